@@ -123,7 +123,7 @@ fn damage(devices: &mut [Device], damage: [u8; 5]) {
     }
 }
 
-/// A member as braid's command line would probe it.
+/// A member as braid's command line would probe the device.
 fn look(device: &Device) -> ProbedMember {
     let mut bytes = device.superblock.clone();
     if device.sealed

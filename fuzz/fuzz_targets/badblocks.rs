@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(BadBlockLog::ranges(&read), ranges);
     let mut sectors = vec![Vec::new(); usize::from(size_sectors)];
     records.iter().for_each(|one| sectors[usize::from(one.log_sector)].push(one.range));
-    // A sector of zeroes names no range. The writer leaves it out if other sectors follow.
+    // A sector of zeroes names no range. The writer omits it if other sectors follow.
     sectors.retain(|sector| !sector.is_empty());
     let written = BadBlockLog::sectors_to_bytes(&sectors, place).expect("each has room");
     let read = BadBlockLog::parse(&written, place).expect("it was written so");

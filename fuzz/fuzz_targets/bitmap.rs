@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     if head.kind == BitmapKind::HostEndian {
         return;
     }
-    // The written bitmap reads the same, but lacks the flags that name its maker.
+    // The written bitmap reads as the original, but lacks the flags that name its maker.
     let marks = read.marks.as_ref().map(|(marks, _)| marks);
     let area = head.area(uuid, &read.bits, marks);
     let found = UnvalidatedBitmap::recognise(&area).expect("it has its magic");

@@ -1,9 +1,9 @@
 //! Volumes of LVM. Input: 1 byte that chooses a metadata text (even) or blocks of a pool's metadata
 //! (odd), then the text or the blocks.
 //!
-//! The target first makes sums valid: the fuzzer cannot guess them. The text is used as it is. Of
-//! each block the input has the first 256 bytes. Unless the first byte has flag 2, the target also
-//! sets each block's own number in it.
+//! The target first makes sums valid: the fuzzer cannot guess them. The metadata text is used as it
+//! is. Of each block the input has the first 256 bytes. Unless the first byte has flag 2, the
+//! target also sets each block's own number in the block.
 #![no_main]
 
 use braid_lvm::{ByteLocation, Map, Shape, groups, physical, thin};

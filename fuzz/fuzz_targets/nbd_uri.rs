@@ -1,4 +1,4 @@
-//! NBD URIs: a parsed URI prints to a text that parses to the same.
+//! NBD URIs: a parsed URI prints to a text that parses to the same URI.
 #![no_main]
 
 use braid_nbd_proto::NbdUri;

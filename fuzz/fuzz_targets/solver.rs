@@ -1,4 +1,4 @@
-//! Members without superblocks. For two shapes, the target also reads the first two as an array.
+//! Members without superblocks. For two shapes the first two members are also read as an array.
 //!
 //! Input: 1 byte of the number of members (1 to 4), then their bytes, one after another.
 //!

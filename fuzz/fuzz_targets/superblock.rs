@@ -105,7 +105,7 @@ fn reread(superblock: &Superblock, device_bytes: u64) -> Superblock {
     found.remove(0).expect("what we wrote is sound")
 }
 
-/// Reverses the bytes of each word, and swaps the halves of 64-bit numbers.
+/// Reverses each word's bytes, and swaps the halves of 64-bit numbers: the other byte order.
 fn turn(body: &mut [u8]) {
     let (words, _) = body.as_chunks_mut::<4>();
     words.iter_mut().for_each(|word| word.reverse());

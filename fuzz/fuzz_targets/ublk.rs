@@ -23,7 +23,7 @@ const ARRAY: Shape = Shape {
     unit_bytes: 1 << 16,
 };
 
-/// Bytes of a queue and a tag.
+/// Bytes of the queue and the tag before each description.
 const ENTRY_BYTES: usize = 4;
 
 fuzz_target!(|input: &[u8]| {

@@ -83,7 +83,7 @@ fn request(rest: &[u8], flags: u8) {
     assert!(end <= size_bytes, "{request:?} of {size_bytes}");
 }
 
-/// Recovers the requests that a server left.
+/// Recovers the requests that a server left unanswered in its table.
 fn left(rest: &[u8]) {
     let Some((words, rest)) = rest.split_first_chunk::<6>() else { return };
     let word = |at: usize| u16::from_le_bytes([words[at], words[at + 1]]);
@@ -111,7 +111,7 @@ fn left(rest: &[u8]) {
     }
 }
 
-/// Reads a part of the configuration.
+/// Reads a part of the device's configuration.
 fn told(rest: &[u8], flags: u8) {
     let Some((&[from, length, block, unit], rest)) = rest.split_first_chunk::<4>() else { return };
     let Some((size, _)) = rest.split_first_chunk::<8>() else { return };

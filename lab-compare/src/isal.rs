@@ -1,8 +1,8 @@
 //! ISA-L's `xor_gen` and `pq_gen`, declared by hand from the documentation in its `raid.h`.
 //!
-//! Both take the number of blocks, parity included, the length of a block, and the blocks in the
-//! order data, P, Q. For `pq_gen` the blocks' addresses and their length must be multiples of 32
-//! bytes. Zero means success.
+//! Both functions take the number of blocks, parity included, the length of a block, and the blocks
+//! in the order data, P, Q. For `pq_gen` the blocks' addresses and their length must be multiples
+//! of 32 bytes. A result of zero means success.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,9 +1,9 @@
 //! Measures braid's best parity kernel beside ISA-L's and memcpy, in turn: `cargo run --release [--
 //! --quick] [KERNEL]`.
 //!
-//! First it compares the bytes: ISA-L's P and Q must equal braid's. Then it prints for each cell
-//! GB/s of data read, and the ratio braid to ISA-L within rounds. The limit is 0.90: within 10 % or
-//! faster.
+//! First the program compares the bytes: ISA-L's P and Q must equal braid's. Then it prints for
+//! each cell GB/s of data read, and the ratio braid to ISA-L within rounds. The limit is 0.90:
+//! within 10 % or faster.
 
 use std::process::ExitCode;
 
@@ -63,7 +63,7 @@ fn cross_check(kernel: &'static Kernel) {
     }
 }
 
-/// Prints one cell; returns whether its ratio reaches the limit.
+/// Prints one cell; returns whether its ratio of braid to ISA-L reaches the limit.
 fn print_cell(shape: Shape, footprint: Footprint, series: &[Series]) -> bool {
     let [braid, isa_l, memcpy] = series else { unreachable!("three contenders") };
     let ratio = spread(&ratios(braid, isa_l));

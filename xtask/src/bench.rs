@@ -28,7 +28,7 @@ use crate::tidy::repository_root;
 
 const ROUNDS_DEFAULT: usize = 5;
 
-/// Which of two figures is the better one: the higher or the lower.
+/// Which of two figures of a cell is the better one: the higher or the lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Preference {
     More,
@@ -43,7 +43,7 @@ struct Cell {
     better: Preference,
     /// `cargo xtask test` tries this cell with little work, so that a broken cell is noticed.
     is_tried: bool,
-    /// The figure counts instructions: one round suffices, and any difference is a move.
+    /// The cell's figure counts instructions: one round suffices, and any difference is a move.
     is_counted: bool,
 }
 
@@ -154,7 +154,7 @@ fn revision(words: &str) -> Result<String> {
     Ok(hash)
 }
 
-/// The lab program of a revision; builds it unless an earlier run has.
+/// The lab program of a revision; built unless an earlier run has built it.
 fn reference(hash: &str) -> Result<PathBuf> {
     let root = repository_root()?;
     let target =
@@ -171,7 +171,7 @@ fn reference(hash: &str) -> Result<PathBuf> {
         git.arg("worktree").args(words).arg(tree).current_dir(&root);
         git
     };
-    // An aborted run leaves its worktree behind.
+    // An aborted run leaves the revision's worktree behind.
     let _ = git(&["remove", "--force"], &tree).output();
     succeed(git(&["add", "--quiet", "--detach"], &tree).arg(hash))?;
     let mut cargo = command(&["build", "--release", "--quiet", "--package", "braid-lab"]);
@@ -198,7 +198,7 @@ struct CellRounds {
     better: Preference,
 }
 
-/// Measures a cell; `None` if the reference lacks it.
+/// Measures a cell in both programs; `None` if the reference lacks the cell.
 fn compare(
     cell: &Cell,
     (there, here): (&Path, &Path),
@@ -234,7 +234,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
     ensure!(output.status.success(), "{command:?}: {}: {}", output.status, said.trim_end());
     let text = std::fs::read_to_string(&file).context("the lab's rows")?;
     let rows = crate::lab::rows_of(&text)?;
-    // A case name such as "4 KiB read" occurs a second time, for the degraded array.
+    // A case name such as "4 KiB read" occurs twice in the rows, once for the degraded array.
     let is_it = |row: &&Value| {
         let names = ["suite", "case", "metric", "variant"].map(|key| row[key].as_str());
         names == [Some(cell.suite), Some(cell.case), Some(cell.metric), Some("braid")]
@@ -246,7 +246,7 @@ fn measure(cell: &Cell, lab: &Path, words: &[&str]) -> Result<Option<(f64, Strin
 }
 
 impl CellRounds {
-    /// For each round, this tree's figure over the reference's; above 1 if this tree is better.
+    /// For each round, the ratio of the trees' figures; above 1 if this tree is better.
     fn ratios(&self) -> Vec<f64> {
         let ratio = |[before, here, after]: &[f64; 3]| {
             let there = f64::midpoint(*before, *after);
@@ -255,7 +255,7 @@ impl CellRounds {
         self.rounds.iter().map(ratio).collect()
     }
 
-    /// The median difference between two runs of one program.
+    /// The median difference between the two runs of the reference in a round.
     fn noise(&self) -> f64 {
         median(self.rounds.iter().map(|[before, _, after]| (after / before - 1.0).abs()))
     }
@@ -337,8 +337,8 @@ mod tests {
             "same",
             "the reference moves as much by itself"
         );
-        // The machine slows down steadily: this tree equals the mean of the reference runs around
-        // it.
+        // The machine slows down steadily: this tree equals the mean of the reference runs before
+        // and after it.
         let drift = [[120.0, 100.0, 80.0], [120.0, 101.0, 80.0], [120.0, 99.0, 80.0]];
         assert_eq!(verdict(Preference::More, &drift), "same");
     }

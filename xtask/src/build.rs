@@ -2,9 +2,9 @@
 //!
 //! Cargo unifies the features of packages that are built together. `cargo build --package braid`
 //! after `cargo test --workspace` builds half of the tree again, because another crate's tests want
-//! more of libc. So every step that runs a program gets it from here, and every build names the
-//! whole workspace. Development programs are those that the step `test` has built. That step builds
-//! only the simulator in release, which is a third of the tree.
+//! more of libc. So every step that runs a program gets the program from this module, and every
+//! build names the whole workspace. Development programs are those that the step `test` has built.
+//! That step builds only the simulator in release, which is a third of the tree.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::tidy;
 
-/// The cargo that runs this program.
+/// A command of the cargo that runs this program.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     let root = tidy::repository_root().unwrap_or_else(|_| ".".into());
@@ -27,7 +27,7 @@ pub(crate) fn folder() -> Result<PathBuf> {
     set.map_or_else(|| tidy::repository_root().map(|root| root.join("target")), Ok)
 }
 
-/// Profiles other than development.
+/// Cargo's build profiles other than development.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
     Release,

@@ -81,14 +81,14 @@ fn tests(other: Processor) -> Result<()> {
         ensure!(status.success(), "{command:?}: {status}");
         Ok(())
     };
-    // Not braid-parity's third test program, which compares speeds.
+    // braid-parity's third test program, which compares speeds, is left out.
     run(&["--package", "braid-parity", "--lib", "--test", "kernels"])?;
     let packages = PURE.map(|name| format!("braid-{name}"));
     let packages = packages.iter().flat_map(|name| ["--package", name]);
     run(&packages.chain(["--tests"]).collect::<Vec<_>>())
 }
 
-/// One array, made once and written by each processor's braid.
+/// One array of the comparison, made once and written by each processor's braid.
 struct Array<'a> {
     programs: &'a [(Processor, PathBuf); 2],
     folder: &'a Path,
@@ -121,7 +121,7 @@ impl Array<'_> {
         self.braid(whose, &["serve", "--io", "threads", "--run", command], members).map(|_| ())
     }
 
-    /// Writes both arrays and compares them; returns the number of compared bytes.
+    /// Writes the array with both programs; compares the members, and returns the bytes compared.
     fn compared(&self, level: &str, lost: Option<usize>) -> Result<usize> {
         fs::create_dir_all(self.folder)?;
         let chunk: &[&str] = if level == "1" { &[] } else { &["--chunk", "64K"] };

@@ -22,9 +22,10 @@ const SECONDS_DEFAULT: u64 = 60;
 const INPUT_BYTES_MAX: u64 = 16 * 1024;
 /// Largest allocation, in MiB: a parser must not allocate by a size field from a disk or a socket.
 const MALLOC_MIB_MAX: u64 = 128;
-/// The project's continuous integration has no other machine; sanitizers need the target named.
+/// The target of the builds, which sanitizers need named; the project's continuous integration has
+/// no other machine.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// Compiler flags: coverage counters for libFuzzer, and the address sanitizer.
+/// Compiler flags for the targets: coverage counters for libFuzzer, and the address sanitizer.
 const FLAGS: [&str; 9] = [
     "--cfg=fuzzing",
     "-Zsanitizer=address",
@@ -140,7 +141,7 @@ fn run_one(folder: &Path, target: &Path, name: &str, seconds: u64) -> Result<()>
         .args(["-rss_limit_mb=1024".to_owned(), format!("-malloc_limit_mb={MALLOC_MIB_MAX}")])
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
-    // libFuzzer writes to the first folder, and only reads the others.
+    // libFuzzer writes new inputs to the first folder, and only reads the others.
     let seeds = ["seeds", "corpus"].map(|kind| folder.join(kind).join(name));
     command.args(seeds.iter().filter(|seeds| seeds.is_dir()));
     let before = names_in(&crashes)?;

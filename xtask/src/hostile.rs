@@ -1,10 +1,10 @@
 //! `cargo xtask hostile-memory`: attacks the memory of `braid serve`, and of nbdkit and qemu-nbd
 //! for comparison, with clients that announce large writes or never read replies.
 //!
-//! Developers run it by hand for the figures in docs/clients.md; tests check the limits. Each
-//! server serves a file (braid: a RAID-5 of four) under each limit: none, an address limit (`ulimit
-//! -v`), or a control group if one can be made. 63 clients attack at once, a quarter of them with
-//! each of:
+//! Developers run the attack by hand for the figures in docs/clients.md; tests check the limits.
+//! Each server serves a file (braid: a RAID-5 of four) under each limit: none, an address limit
+//! (`ulimit -v`), or a control group if one can be made. 63 clients attack at once, a quarter of
+//! them with each of:
 //!
 //! ```text
 //!   a WRITE and one byte of it │ a WRITE and 4 KiB of it │ a READ that is not read │ 20 of those
@@ -33,7 +33,7 @@ use raw_client::RawClient;
 const CLIENTS: usize = 63;
 /// Longest request that all three servers take.
 const REQUEST_BYTES: u32 = 32 << 20;
-/// How long the good client continues after the attack has begun.
+/// The time that the good client continues after the attack has begun.
 const SERVED: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
@@ -85,7 +85,7 @@ impl Drop for Group {
 struct Server {
     child: Child,
     socket: PathBuf,
-    // Dropped last, after the server's process has ended.
+    // Dropped as the last field, after the server's process has ended.
     _group: Option<Group>,
 }
 
@@ -119,7 +119,7 @@ impl Server {
         Ok(Some(server))
     }
 
-    /// Resident memory now.
+    /// Resident memory of the server's process at the moment.
     fn resident_bytes(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = fs::read_to_string(path).unwrap_or_default();
@@ -188,7 +188,7 @@ fn attack(server: &mut Server) -> Result<Outcome> {
         most_bytes = most_bytes.max(server.resident_bytes());
         std::thread::sleep(POLL / 5);
     }
-    // A process that is being killed may take a moment to end.
+    // A killed process may take a moment to end.
     std::thread::sleep(POLL * 20);
     let end = server.child.try_wait()?;
     waits.sort_unstable();

@@ -79,7 +79,7 @@ fn check(text: &str) -> Result<BTreeSet<String>> {
         let mut of = variants.iter().filter(|([name, ..], _)| *name == suite).peekable();
         ensure!(of.peek().is_some(), "{suite} has no rows");
         for ([_, case, metric], found) in of {
-            // Some suites have additional variants: with an elevator, or with the multiplexer.
+            // Some suites have more variants of braid: with an elevator, or the multiplexer.
             ensure!(found.is_superset(&all), "{suite}, {case}, {metric}: {found:?}");
         }
     }

@@ -1,9 +1,9 @@
 //! `cargo xtask models`: runs the hand-overs between threads under every schedule, or very many.
 //!
-//! Builds the combiner, the scheduler, the runtime and the NBD server against loom, and against
-//! shuttle, instead of the standard library's threads. It uses a separate target folder and runs
-//! the models of these crates. Each model prints its number of schedules, and the report is the
-//! sum. The models of one checker run while those of the other are built.
+//! The chore builds the combiner, the scheduler, the runtime and the NBD server against loom, and
+//! against shuttle, instead of the standard library's threads. It uses a separate target folder and
+//! runs the models of these crates. Each model prints its number of schedules, and the report is
+//! the sum. The models of one checker run while those of the other are built.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -27,8 +27,9 @@ const CHECKERS: [Checker; 2] = [
     },
 ];
 
-/// Crates that compile slowly, run quickly, and are not under test. Parity's kernels stay
-/// optimised: their unoptimised frames overflow the stacks that shuttle gives its threads.
+/// Crates that are built unoptimised: they compile slowly, run quickly, and are not under test.
+/// Parity's kernels stay optimised: their unoptimised frames overflow the stacks that shuttle gives
+/// its threads.
 const NOT_OPTIMISED: [&str; 3] = ["braid-engine", "braid-assembly", "braid-ondisk"];
 
 /// Runs all models; returns the number of models and of schedules.
@@ -72,7 +73,7 @@ fn check(checker: &Checker) -> Result<Vec<String>> {
         .stderr(Stdio::piped());
     let mut child = command.spawn().context("cargo test")?;
     let errors = child.stderr.take().context("the errors of cargo test")?;
-    // The output of flawed models, which fail on purpose, is shown only if something else fails.
+    // The errors of flawed models, which fail on purpose, are shown only if another model fails.
     let errors = std::thread::spawn(move || BufReader::new(errors).lines().collect::<Vec<_>>());
     let output = child.stdout.take().context("the output of cargo test")?;
     let lines = BufReader::new(output).lines().collect::<Result<Vec<_>, _>>()?;

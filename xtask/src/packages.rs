@@ -1,12 +1,12 @@
 //! The distribution's packages that the tests need, and their installation.
 //!
-//! Names are Debian's. As root, the step installs missing packages; otherwise it prints the one
-//! line to run, and fails. On a system without dpkg it only prints the list, and later steps name
-//! the tools that they miss.
+//! Names of packages are Debian's. As root, the step installs missing packages; otherwise it prints
+//! the one line to run, and fails. On a system without dpkg the step only prints the list, and
+//! later steps name the tools that they miss.
 //!
 //! A QEMU with NBD's extended headers (8.2) is newer than Debian 12's. Its backport is unpacked
-//! under `target`, in addition to the installed one, so that the system does not change. If there
-//! is no backport, its test prints that ([`newer`]).
+//! under `target`, in addition to the installed QEMU, so that the system does not change. If there
+//! is no backport, the test of extended headers prints that it is missing ([`newer`]).
 
 use std::process::{Command, Stdio};
 
@@ -70,7 +70,7 @@ const NEEDED: [&str; 40] = [
 /// The package with Go, in which one test's client is written.
 const GO: &str = "golang-go";
 
-/// Installs missing packages, or prints how to.
+/// Installs missing packages, or prints the command that installs them.
 pub(crate) fn ensure() -> Result<()> {
     if Command::new("dpkg-query").arg("--version").stdout(Stdio::null()).status().is_err() {
         println!("no dpkg here; the tests need what Debian calls: {}", NEEDED.join(" "));
@@ -78,7 +78,7 @@ pub(crate) fn ensure() -> Result<()> {
     }
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|name| !is_installed(&status_of(name))).collect();
-    // A Go from elsewhere than the distribution is as good, and usually newer.
+    // A Go from another source than the distribution is as good, and usually newer.
     if !braid_test_needs::is_installed("go") {
         missing.push(GO);
     }

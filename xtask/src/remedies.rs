@@ -5,7 +5,7 @@
 //!   crates/cli/tests/e2e/kit/remedies.rs: run, and noted ───────────────────┴─▶ compared
 //! ```
 //!
-//! A label that no test ran is an error, unless it is set apart.
+//! A label that no test ran is an error, unless `APART` lists it.
 //!
 //! Commands of one kind have the same label, so one run is enough for all commands with a label.
 
@@ -65,8 +65,8 @@ pub(crate) fn begin() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Counts the labels and those that ran. If every test could run, a label without a run is an
-/// error.
+/// Counts the labels and those whose command ran. If every test could run, a label without a run is
+/// an error.
 pub(crate) fn end(notes: &Path, is_complete: bool) -> Result<String> {
     let notes = std::fs::read_to_string(notes).with_context(|| notes.display().to_string())?;
     let run: BTreeSet<&str> = notes.lines().collect();

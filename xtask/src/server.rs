@@ -1,6 +1,6 @@
 //! `braid serve` as a child process: started, sent messages and killed.
 //!
-//! The caller chooses members, socket and options. Nothing here knows the array's content.
+//! The caller chooses members, socket and options. This file does not know the array's content.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Longer than a start or a stop takes on a busy machine.
+/// Time limit: longer than a start or a stop takes on a busy machine.
 const LIMIT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
 
@@ -38,8 +38,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server with more options, without waiting. `folder` is for its sockets and its
-    /// state.
+    /// Starts the server with more options, without waiting. `folder` is for the server's sockets
+    /// and state.
     pub(crate) fn spawn(
         braid: &Path,
         folder: &Path,
@@ -49,7 +49,7 @@ impl Server {
         Self::spawn_with(braid, (folder, None), members, options)
     }
 
-    /// Starts the server with a runtime folder, for state that outlives the server.
+    /// Starts the server with a runtime folder for state that outlives the server.
     pub(crate) fn spawn_with(
         braid: &Path,
         (folder, runtime): (&Path, Option<&Path>),
@@ -130,14 +130,14 @@ impl Server {
         Pid::from_raw(i32::try_from(self.child.id())?).context("a process has a number")
     }
 
-    /// Sends SIGKILL, and waits for the end.
+    /// Sends SIGKILL to the server, and waits for its end.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.ended().map(|_| ())
     }
 
-    /// Waits for the end after a stop was requested. The server must flush everything, update
-    /// superblocks, and exit with 0.
+    /// Waits for the server's end after a stop was requested. The server must flush everything,
+    /// update superblocks, and exit with 0.
     pub(crate) fn stopped(mut self) -> Result<()> {
         let status = self.ended()?;
         let said: Vec<Value> = self.events.iter().collect();
@@ -152,7 +152,7 @@ impl Server {
         self.stopped()
     }
 
-    /// Waits for the end; returns the exit status.
+    /// Waits for the server's end; returns the exit status.
     pub(crate) fn ended(&mut self) -> Result<std::process::ExitStatus> {
         let begun = Instant::now();
         loop {
@@ -167,7 +167,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails if the server has ended, as it usually has.
+        // Kill and wait fail if the server has ended, as it usually has.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

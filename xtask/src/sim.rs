@@ -1,13 +1,13 @@
 //! `cargo xtask sim`: runs the simulator in release, for a bounded time.
 //!
-//! First it compares the traces of one seed in debug and in release. Then it runs many seeds for
-//! most of the time, and histories of clones and strangers, and the small worlds. At the end every
-//! planted bug must be noticed, and every marked path be taken. The simulator's output is the
-//! report. The simulator has one thread, so two processes run at a time; the seed of each decides
-//! its run.
+//! First the chore compares the traces of one seed in debug and in release. Then it runs many seeds
+//! for most of the time, and histories of clones and strangers, and the small worlds. At the end
+//! every planted bug must be noticed, and every marked path be taken. The simulator's output is the
+//! report. The simulator has one thread, so two processes run at a time; the seed of each process
+//! decides its run.
 //!
 //! The release build has hooks (`--cfg braid_sim_hooks`), which do nothing until asked; the debug
-//! build has none. So the first comparison checks that idle hooks change nothing, too.
+//! build has none. So the comparison of traces also checks that idle hooks change nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ const SHAKEN_CYCLES: u64 = 80_000;
 /// The planted bugs are divided into this many shares: more than cores, since some bugs take a
 /// hundred times as long.
 const PLANTERS: usize = 24;
-/// Processes at a time; the results do not depend on it.
+/// Simulator processes at a time; the results do not depend on this number.
 const CORES: usize = 2;
 
 #[derive(Debug, clap::Args)]
@@ -118,7 +118,7 @@ fn tests_of_tests(release: &Path, from: u64) -> Result<()> {
     show(release, &runs)
 }
 
-/// Runs the program with each of these lines, one process per core; prints each output at its end.
+/// Runs the simulator with each line, one process per core; prints each output at its end.
 fn show(program: &Path, lines: &[String]) -> Result<()> {
     let said = each(CORES, lines, |_, line| {
         let said = output(program, line)?;

@@ -44,7 +44,7 @@ const LONGEST: &str = "e2e";
 const PROGRAM_SECONDS_MAX: u64 = 20 * 60;
 /// Seconds from SIGTERM to SIGKILL.
 const GRACE_SECONDS: u64 = 30;
-/// Exit codes of `timeout` after it ended the program, or killed it.
+/// Exit codes of `timeout` after `timeout` ended the program, or killed it.
 const TIMED_OUT: [i32; 2] = [124, 137];
 /// Disk space that all steps write from scratch, most of it by the build.
 const ROOM_BYTES: u64 = 12 << 30;
@@ -61,7 +61,7 @@ const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StepResult {
-    /// The step is done; the text, which may be empty, goes into the summary.
+    /// The step is done; the text goes into the summary, and may be empty.
     Done(String),
     Skipped(String),
 }
@@ -108,7 +108,7 @@ const STEPS: [Step; 16] = [
     Step::alone("demo", || finish(Command::new(Program::Braid.dev()?).arg("demo"))),
 ];
 
-/// The steps of a quick run, before each commit.
+/// The steps of a quick run, which developers make before each commit.
 const QUICK: [Step; 5] = [
     FMT,
     CLIPPY,
@@ -236,13 +236,13 @@ fn go(step: &Step, skip: &[String]) -> StepSummary {
     (line, failure)
 }
 
-/// Runs a step in a process of its own, and shows its output at the end.
+/// Runs a step in a separate process, and shows its output at the end.
 fn go_apart(step: &Step, skip: &[String]) -> StepSummary {
     if skip.iter().any(|name| name == step.name) {
         return go(step, skip);
     }
     let run = || -> Result<(String, bool)> {
-        // This program's own file, even if cargo has replaced that file since.
+        // This program's own executable, even if cargo has replaced its file since.
         let mut program = Command::new("/proc/self/exe");
         program.args(["test", "--only", step.name]).stdin(Stdio::null());
         let output = program.output().with_context(|| format!("{program:?}"))?;
@@ -276,7 +276,7 @@ fn busy() -> Option<Duration> {
     Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?)
 }
 
-/// The average number of busy cores since `before`, over `time`.
+/// The average number of busy cores over `time`, since the CPU time `before`.
 fn busy_cores(before: Option<Duration>, time: Duration) -> String {
     let cores = busy().map(|busy| busy.saturating_sub(before.unwrap_or_default()));
     cores.map_or_else(String::new, |cores| format!("{:.1}", cores.div_duration_f64(time)))
@@ -356,9 +356,9 @@ fn fuzz_briefly() -> Result<StepResult> {
     })
 }
 
-/// Runs the tests as `cargo test` does, but two programs at a time: half of them wait for servers,
-/// and half compute. A program's output is shown at its end. A skipped test fails if the machine
-/// has all that the test needs; other skipped tests are counted and named.
+/// Runs the tests as `cargo test` does, but two test programs at a time: half of them wait for
+/// servers, and half compute. A program's output is shown at its end. A skipped test fails if the
+/// machine has all that the test needs; other skipped tests are counted and named.
 fn test() -> Result<StepResult> {
     let notes = remedies::begin()?;
     let counts = run_tests(test_programs()?, &[], &notes)?;
@@ -386,7 +386,7 @@ fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> 
         command.arg(PROGRAM_SECONDS_MAX.to_string()).arg(&program.path);
         command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
         // Tests of the longest program mostly wait for servers, so more of them run per core. The
-        // program that runs beside it computes.
+        // program that runs at the same time computes.
         let is_longest = program.name == LONGEST;
         let per_core = if is_longest { WAITING_PER_CORE } else { 1 };
         let left_out = skipped.iter().filter(|_| is_longest).flat_map(|name| ["--skip", name]);
@@ -409,7 +409,7 @@ fn run_tests(mut programs: Vec<TestProgram>, skipped: &[&str], notes: &Path) -> 
     Ok(counts)
 }
 
-/// The output of a test program, and whether its tests pass.
+/// Runs a test program; returns its output, and whether its tests pass.
 fn output_of(command: &mut Command, notes: &Path, per_core: usize) -> Result<(String, bool)> {
     command
         .env(braid_test_needs::VARIABLE, braid_test_needs::found())

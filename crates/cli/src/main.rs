@@ -1,4 +1,4 @@
-//! The braid command: parses, runs one verb, prints the result, exits with its number.
+//! The braid command: parses its arguments, runs one verb, prints, exits with the result's number.
 
 #[macro_use]
 extern crate braid_console;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     ExitCode::from(written(exit).number())
 }
 
-/// Prints an error to standard error. If that fails, the exit status is left.
+/// Prints an error to standard error. If printing fails, the exit status still tells of the error.
 fn say(error: &CliError) {
     let colour = output::colour::ColourWhen::Auto;
     let paint = output::colour::Paint::for_stream(colour, &std::io::stderr());
@@ -58,7 +58,7 @@ fn written(exit: Exit) -> Exit {
     if matches!(exit, Exit::Done | Exit::Attention) { Exit::Failed } else { exit }
 }
 
-/// The word that clap does not know.
+/// The word of the command line that clap does not know.
 fn strange(error: &clap::Error, asked: &str) -> String {
     let of = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.clone()),
@@ -68,7 +68,7 @@ fn strange(error: &clap::Error, asked: &str) -> String {
     word.unwrap_or_else(|| asked.to_owned())
 }
 
-/// A line that clap rejects: a request for help, or a mistake.
+/// Handles a command line that clap rejects: a request for help, or a mistake.
 fn usage(error: &clap::Error) -> Result<Exit, CliError> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -84,8 +84,9 @@ fn usage(error: &clap::Error) -> Result<Exit, CliError> {
             let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
             let what = lines.next().unwrap_or("the command line was not understood");
             let what = what.strip_prefix("error: ").unwrap_or(what);
-            // clap suggests `--` for every unknown option, and that never helps here. It also
-            // suggests a verb near in its letters for another program's word, which misleads.
+            // clap suggests `--` for every unknown option, and this suggestion never helps here.
+            // clap also suggests a verb near in its letters for another program's word, which
+            // misleads.
             let is_noise = |line: &&str| {
                 line.starts_with("For more information")
                     || line.starts_with("tip: to pass '-")

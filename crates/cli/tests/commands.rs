@@ -1,4 +1,5 @@
-//! Tests of commands that end by themselves, in one program, because each test file is linked.
+//! Tests of commands that end by themselves, in one test program, because each test file is linked
+//! separately.
 //!
 //! Tests that inspect their whole process have their own programs.
 

@@ -2,10 +2,10 @@
 
 use crate::create_kit::{Folder, MEMBER, MEMBER_BYTES};
 
-/// An array to make, and the expected result.
+/// An array to make, and the expected result of `create`.
 type Case = (&'static str, &'static str, &'static str, u64, &'static str, Option<&'static str>);
 
-/// Level, further options, members, data members' worth of capacity, mdadm's level and layout.
+/// Level, further options, members, capacity in data members, mdadm's level and layout.
 const LEVELS: [Case; 14] = [
     ("linear", "", "a b", 2, "linear", None),
     ("linear", "--chunk 64K", "a b c", 3, "linear", None),

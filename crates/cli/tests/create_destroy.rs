@@ -1,5 +1,5 @@
-//! `braid create` overwrites recognised contents only by name. It saves them, and wipes them so
-//! that nothing is ambiguous afterwards.
+//! `braid create` overwrites recognised contents only if the operator names them. It saves the
+//! contents, and wipes them so that no later probe is ambiguous.
 
 use std::fs;
 
@@ -224,7 +224,7 @@ fn one_kind_for_file_systems_with_different_uuids_is_refused() {
         .braid_changing_nothing("create t -l 1 --destroy ext4 a b")
         .refused("B013", 12)
         .says("--destroy 01010101-0101-0101-0101-010101010101 --destroy 02020202-0202-0202");
-    // An array called "data" differs from unknown data.
+    // `--destroy data` means unknown data, and an array called "data" is another thing.
     folder.braid("create data -l 1 --member-size 8M c d").done();
     folder.files(&["e"]);
     folder.write("e", 0, b"!");

@@ -39,7 +39,7 @@ fn wait_for_load(folder: &Path) -> PathBuf {
     }
 }
 
-/// Command lines of running processes that name something in this folder.
+/// Command lines of running processes that name a path in this folder.
 fn processes_in(folder: &Path) -> Vec<String> {
     let name = folder.to_str().unwrap();
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -98,7 +98,7 @@ fn a_member_that_lies_is_found_out_and_the_members_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let demo = start(folder.path(), &["--json"]);
     let kept = wait_for_load(folder.path());
-    // Clients no longer write the image, and part of it is in this place of the first member.
+    // Clients no longer write the image, of which a part is at this offset of the first member.
     let disk = File::options().write(true).open(kept.join("disk0")).unwrap();
     disk.write_all_at(&vec![0x3c; 2 << 20], 2 << 20).unwrap();
     let output = demo.wait_with_output().unwrap();

@@ -167,7 +167,7 @@ fn a_name_from_a_disk_cannot_steer_the_terminal() {
 }
 
 /// Regression: `examine` said that a dirty RAID-5 can lose 1 more member. After the loss all chunks
-/// of that member were unreadable, and the next start was refused.
+/// of the lost member were unreadable, and the next start was refused.
 #[test]
 fn a_dirty_array_is_not_said_to_bear_what_it_does_not() {
     for (level, members, can_lose, doubt, words) in [

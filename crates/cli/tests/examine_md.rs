@@ -11,7 +11,7 @@ fn fixtures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures")
 }
 
-/// The array in a folder, and its members' names.
+/// Unpacks a fixture's array into a folder; also returns its members' names.
 fn unpack(name: &str) -> (Folder, Fixture, String) {
     let folder = Folder::new();
     let array = Fixture::load(&fixtures(), name).expect("a fixture");
@@ -82,7 +82,7 @@ fn arrays_in_trouble_are_called_that() {
 
 #[test]
 fn an_array_of_mds_is_not_overwritten_unless_it_is_named() {
-    // Metadata 0.90 has no name: the array answers to its UUID.
+    // Metadata 0.90 has no name: the array is named by its UUID.
     let (folder, _, members) = unpack("state-raid5-dirty-m0.90");
     let seen = folder.braid(&format!("examine --json {members}")).json();
     let uuid = &seen["members"][0]["superblocks"][0]["array"]["uuid"];

@@ -1,8 +1,8 @@
 //! The client that knows the array's expected content: NBD over a Unix socket or a file of the FUSE
 //! door, many requests in flight.
 //!
-//! `round` uses it to load a server that dies, and to read everything afterwards. It reports its
-//! requests and their answers to the `model`. It has one thread and blocks.
+//! `round` uses the client to load a server that dies, and to read everything afterwards. The
+//! client reports its requests and their answers to the `model`. It has one thread and blocks.
 //!
 //! No two requests in flight touch one sector, so the order of writes to a sector is known.
 
@@ -23,7 +23,7 @@ const DEPTH: usize = 16;
 /// Longest write, in sectors: more than a row of the arrays used here.
 const WRITE_SECTORS_MAX: u64 = 600;
 /// Most sectors of reads in flight under load. Their answers fit into the socket: a server that
-/// waits for this client to take them reads no requests, while the client waits to send one.
+/// waits for this client to take answers reads no requests, while the client waits to send one.
 const READ_SECTORS_LOAD_MAX: usize = 128;
 /// Request size for reading the whole array.
 const READ_SECTORS: usize = 512;
@@ -53,7 +53,7 @@ impl PendingRequest {
 enum Phase<'a> {
     /// The client loads the array. Errors are legal only after the flag is set.
     Load(&'a AtomicBool),
-    /// The server was restarted after this end, and must answer.
+    /// The server was restarted after this kind of end, and must answer.
     Verify(End),
 }
 
@@ -74,13 +74,13 @@ impl Client {
         Ok(Self { connection, in_flight: BTreeMap::new() })
     }
 
-    /// Uses the array as this file.
+    /// Uses the array as this file of the FUSE door.
     pub(super) fn open(file: &Path) -> Result<Self> {
         let connection = Connection::File(FileConnection::open(file, DEPTH, ANSWER_LIMIT)?);
         Ok(Self { connection, in_flight: BTreeMap::new() })
     }
 
-    /// A handle that ends this connection from another thread.
+    /// A handle with which another thread ends this connection.
     pub(super) fn cutter(&self) -> Result<Cutter> {
         match &self.connection {
             Connection::Nbd(client) => Ok(client.cutter()?),
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Writes, reads and flushes within `sectors` until the connection ends, which is legal once
+    /// Writes, reads and flushes within `sectors` until the connection ends. The end is legal once
     /// `dying` is set.
     pub(super) fn load(
         &mut self,
@@ -118,7 +118,7 @@ impl Client {
         }
     }
 
-    /// Writes the first `sectors` once, and flushes.
+    /// Writes the first `sectors` of the array once, and flushes.
     pub(super) fn fill(&mut self, model: &mut Model, sectors: usize) -> Result<()> {
         let alive = AtomicBool::new(false);
         let mut next = 0;
@@ -178,7 +178,7 @@ impl Client {
         Ok(found)
     }
 
-    /// Asks a server that sleeps for a read, and for a write that the model never allows.
+    /// Sends a sleeping server a read, and a write that the model never allows.
     pub(super) fn ask_late(&mut self) -> Result<()> {
         let (range, version) = (0..COMPARED_SECTORS, LATE);
         let (offset, _) = place(&range);
@@ -191,7 +191,7 @@ impl Client {
         Ok(())
     }
 
-    /// Requires that the connection ends without an answer.
+    /// Requires that the connection ends without an answer to the late requests.
     pub(super) fn is_never_answered(&mut self) -> Result<()> {
         let answer = self.hear()?;
         ensure!(answer.is_none(), "an owner answered after it had lost the array: {answer:?}");
@@ -301,7 +301,7 @@ impl Client {
         }
     }
 
-    /// Handles one answer; `false` at the end of the connection.
+    /// Handles one answer of the server; `false` at the end of the connection.
     fn step(&mut self, model: &mut Model, phase: Phase<'_>) -> Result<bool> {
         let Some((cookie, result)) = self.hear()? else { return Ok(false) };
         let pending = self.in_flight.remove(&cookie).context("an answer to nothing")?;
@@ -309,7 +309,7 @@ impl Client {
         Ok(true)
     }
 
-    /// The next answer, taking data of reads on the way; `None` at the end of the connection.
+    /// The next answer, after taking the data of its read; `None` at the end of the connection.
     fn hear(&mut self) -> Result<Option<(u64, Result<(), ErrorCode>)>> {
         loop {
             let heard = match &mut self.connection {

@@ -1,8 +1,8 @@
 //! The array as a file: requests of the crash client as system calls, many at a time.
 //!
-//! `client` uses it as it uses an NBD connection: requests have cookies, and answers come in any
-//! order. A thread for each request in flight blocks in its system call. When the server dies, the
-//! kernel ends all calls with an error, which counts as the end of the connection.
+//! `client` uses this file as it uses an NBD connection: requests have cookies, and answers come in
+//! any order. A thread for each request in flight blocks in its system call. When the server dies,
+//! the kernel ends all calls with an error, which counts as the end of the connection.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,12 +17,12 @@ use braid_nbd_client::{ClientError, Command, ErrorCode, ServerMessage};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-/// A request: its cookie, itself, and what it writes.
+/// A request: its cookie, the command, and the bytes that it writes.
 type Job = (u64, Command, Vec<u8>);
-/// The answer to the request with this cookie: where a read began, and its bytes.
+/// The answer to the request with this cookie: the offset of a read, and its bytes.
 type Answer = (u64, io::Result<Option<(u64, Vec<u8>)>>);
 
-/// The errors of calls whose server has died.
+/// The errors of system calls whose server has died.
 const GONE: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::NODEV];
 
 pub(super) struct FileConnection {
@@ -30,7 +30,7 @@ pub(super) struct FileConnection {
     answers: Receiver<Answer>,
     size_bytes: u64,
     cookie: u64,
-    /// The answer of a read, after its data.
+    /// The cookie of a read whose data was returned, and whose answer comes next.
     read: Option<u64>,
     is_gone: bool,
     patience: Duration,
@@ -46,10 +46,10 @@ impl FileConnection {
         for _ in 0..threads {
             let (file, waiting, done) = (file.clone(), waiting.clone(), done.clone());
             std::thread::spawn(move || {
-                // The lock is held while waiting, not during the call.
+                // The queue is locked while a thread waits for a request, not during its call.
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok((cookie, command, payload)) = next() {
-                    // Without a client the thread ends.
+                    // The thread ends if the client no longer exists.
                     if done.send((cookie, carry_out(&file, command, &payload))).is_err() {
                         return;
                     }
@@ -77,7 +77,7 @@ impl FileConnection {
         }
         loop {
             let next = match self.is_gone {
-                // Calls that ended before the server did have their answers here.
+                // Calls that ended before the server died have their answers in this queue.
                 true => self.answers.try_recv().map_err(|_| ClientError::HungUp)?,
                 false => {
                     let silent = |_| io::Error::from(io::ErrorKind::TimedOut);

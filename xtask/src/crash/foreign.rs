@@ -16,8 +16,9 @@ const BLOCK_BYTES: u64 = 4096;
 const DEPTH: &str = "--iodepth=8";
 
 const SYNC: &str = "--fsync=8";
-/// The most acknowledged blocks at the end that no completed sync need cover. They are those since
-/// the last sync was sent, those then in flight, and those written until it was acknowledged.
+/// The most acknowledged blocks at the end that need not be covered by a completed sync. They are
+/// the blocks since the last sync was sent, those then in flight, and those written until it was
+/// acknowledged.
 const UNSYNCED_MAX: usize = 32;
 
 /// fio's name for the log of acknowledged blocks.
@@ -35,7 +36,7 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    /// `folder` is for fio's files.
+    /// Runs fio with `folder` for fio's files.
     pub(super) fn new(folder: &Path, offset_bytes: u64, size_bytes: u64, seed: u64) -> Self {
         let socket = folder.join("nbd.sock");
         let size_bytes = size_bytes / BLOCK_BYTES * BLOCK_BYTES;
@@ -65,13 +66,13 @@ impl Foreign {
         command.stderr(Stdio::null()).spawn().context("fio")
     }
 
-    /// Whether fio had written anything before the server was gone.
+    /// Whether fio had written any block before the server was gone.
     pub(super) fn has_begun(&self) -> bool {
         self.folder.join(LOG).exists() && self.folder.join(STATE).exists()
     }
 
-    /// Reads the blocks back; returns how many acknowledged blocks are intact. `may_lose_unsynced`
-    /// permits the loss of the last blocks, which were not synced.
+    /// Reads fio's blocks back; returns how many acknowledged blocks are intact.
+    /// `may_lose_unsynced` permits the loss of the last blocks, which were not synced.
     pub(super) fn verify(&self, may_lose_unsynced: bool) -> Result<u64> {
         let mut answered = self.answered()?;
         let may_be_lost = if may_lose_unsynced { UNSYNCED_MAX } else { 0 };
@@ -98,7 +99,7 @@ impl Foreign {
     }
 }
 
-/// Lines of `time, bandwidth, direction, size, offset, ...`; direction 1 is a write.
+/// The blocks of fio's log: `time, bandwidth, direction, size, offset, ...`; 1 is a write.
 fn answered_blocks(log: &str) -> Vec<u64> {
     let block = |line: &str| {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();

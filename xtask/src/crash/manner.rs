@@ -7,7 +7,7 @@ pub(super) enum Manner {
     Writing {
         cache: &'static str,
     },
-    /// Serves for writing, with jobs paced to this much of a member per second.
+    /// Serves for writing, with jobs paced to `pace` bytes of a member per second.
     Paced {
         cache: &'static str,
         pace: &'static str,

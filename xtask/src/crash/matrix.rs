@@ -7,7 +7,7 @@
 //!        └─────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! As many members are withheld as the level bears. Both servers are asked for every sector.
+//! As many members are withheld as the level tolerates. Both servers are asked for every sector.
 //!
 //! A sector is right if it holds the last acknowledged write. A sector with a write in flight is
 //! not judged: without its member it may hold anything. A sector at risk gives an I/O error under
@@ -72,7 +72,7 @@ pub(super) fn run(braid: &Path, shapes: &[Shape], crashes: u64, seed: u64) -> Re
     Ok(())
 }
 
-/// One array, crashed again and again.
+/// One array of the matrix, crashed again and again.
 struct Array<'a> {
     braid: &'a Path,
     shape: Shape,

@@ -1,4 +1,4 @@
-//! Places for members: memory (tmpfs), or ext4 over a loop device, whose power can be cut.
+//! Storage for members: memory (tmpfs), or ext4 over a loop device, whose power can be cut.
 //!
 //! ext4's shutdown call cuts the power (`xfs_io -x -c shutdown`, without flushing its log): from
 //! that moment nothing more reaches the loop device. The disk then holds the blocks written back so
@@ -17,7 +17,7 @@ use crate::programs::run;
 const TMPFS: &str = "/dev/shm";
 /// Room for the largest array of these rounds, the file system's journal, and a reserve.
 const IMAGE_BYTES: u64 = 128 << 20;
-/// The file system's own commits come so late that only flushed writes count.
+/// Mount options: the file system's own commits come so late that only flushed writes count.
 const MOUNT_OPTIONS: &str = "loop,commit=300";
 /// Tries to unmount: another program, such as udev, may still have the file system open for a
 /// moment.
@@ -38,10 +38,11 @@ impl StorageKind {
     }
 }
 
-/// A folder of one round, and the file system under it. A drop removes it, unless kept.
+/// The folder of one round, and its file system. A drop removes the folder, unless it is kept.
 pub(super) struct MemberStorage {
     folder: Option<tempfile::TempDir>,
-    /// In memory, even if members are on ext4: its files survive the server, but no power cut.
+    /// The runtime folder, in memory even if members are on ext4: its files survive the server, but
+    /// no power cut.
     _runtime: tempfile::TempDir,
     /// braid's folder in the runtime folder.
     run: PathBuf,
@@ -152,7 +153,7 @@ impl MemberStorage {
         Ok(())
     }
 
-    /// Leaves all files in place; returns the folder's path.
+    /// Leaves all files of the round in place; returns the folder's path.
     pub(super) fn keep(mut self) -> String {
         let folder = self.folder.take().expect("kept once").keep();
         let what = match self.kind {

@@ -110,7 +110,7 @@ impl Options {
         if self.seconds.is_some() { u64::MAX } else { self.rounds }
     }
 
-    /// The plan of all rounds, if there is only one.
+    /// The plan of all rounds, if all rounds have the same plan.
     fn plan(&self) -> Option<Plan> {
         let reshapes = self.reshapes.map(|crashes| Plan::Reshapes { crashes });
         reshapes.or(self.jobs.then_some(Plan::Jobs { step: 1 }))
@@ -133,7 +133,7 @@ fn shapes(options: &Options) -> Vec<Shape> {
     SHAPES.into_iter().filter(wanted).collect()
 }
 
-/// Runs the rounds; returns the omitted parts and why, if any.
+/// Runs the rounds; returns the parts that were omitted and why, if any.
 pub(crate) fn run(options: &Options) -> Result<String> {
     let begun = Instant::now();
     ensure!(!shapes(options).is_empty(), "arrays of this level take no part in such rounds");
@@ -169,7 +169,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
             break;
         }
         one(&braid, options, (index, &kinds), &mut counts)?;
-        // Prints the findings so far at intervals: a run may be ended by hand.
+        // Prints the counts so far at intervals: a run may be ended by hand.
         if told.elapsed() >= REPORT_INTERVAL {
             told = Instant::now();
             println!("so far, the next round is seed {}:", options.seed.wrapping_add(index + 1));
@@ -180,7 +180,7 @@ pub(crate) fn run(options: &Options) -> Result<String> {
     Ok(left_out)
 }
 
-/// Runs one round with its own seed, so that the round can be repeated alone.
+/// Runs one round with a seed of its own, so that the round can be repeated alone.
 fn one(
     braid: &Path,
     options: &Options,

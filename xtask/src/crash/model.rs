@@ -13,11 +13,11 @@
 //! ```
 //!
 //! Invariants:
-//! - an acknowledged write that is missing after a kill is found
+//! - an acknowledged write that is missing after a kill is noticed
 //!   `[check: an_answered_write_must_survive_a_kill]`;
-//! - a flushed write that is missing after a power cut is found; an unflushed write may be missing
+//! - a flushed write missing after a power cut is noticed; an unflushed write may be missing
 //!   `[check: only_flushed_writes_must_survive_a_power_cut]`;
-//! - a version found once must stay `[check: what_was_found_must_stay]`.
+//! - a version of a sector found once must stay `[check: what_was_found_must_stay]`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,11 +25,11 @@ use std::ops::Range;
 use anyhow::{Result, bail};
 
 pub(super) const SECTOR_BYTES: usize = 512;
-/// A version with this bit is zeroes.
+/// A version with this bit set is zeroes.
 const ZERO: u32 = 1 << 31;
 /// The version of a sector in a new file.
 pub(super) const NEVER_WRITTEN: u32 = ZERO;
-/// The version of a write to a server that must not carry it out: no other write has it.
+/// The version of writes to a server that must refuse them: no other write has this version.
 pub(super) const LATE: u32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +46,10 @@ struct Write {
     answered: Option<u64>,
 }
 
-/// The comparisons so far.
+/// Counts of the comparisons so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Writes acknowledged before a crash and checked after it.
+    /// Writes acknowledged before a crash and checked after the crash.
     pub(super) answered: u64,
     /// Writes among `answered` that a FLUSH or FUA made durable.
     pub(super) flushed: u64,
@@ -63,7 +63,7 @@ pub(super) struct SectorCounts {
     pub(super) right: u64,
     /// Unreadable sectors.
     pub(super) failed: u64,
-    /// Sectors with a write in flight.
+    /// Sectors with a write in flight, which are not judged.
     pub(super) open: u64,
     /// Sectors with any other content.
     pub(super) wrong: u64,
@@ -85,7 +85,7 @@ pub(super) struct Model {
     later: BTreeMap<usize, Vec<Write>>,
     last_version: u32,
     answers: u64,
-    /// Versions that were acknowledged and not yet judged, each with whether it was flushed.
+    /// The answers to writes that were not yet judged, each with whether the write was flushed.
     unjudged: Vec<(u64, bool)>,
     pub(super) tally: Tally,
 }
@@ -107,7 +107,7 @@ impl Model {
         self.base.len()
     }
 
-    /// Notes that a write is sent; returns its version.
+    /// Records that a write is sent; returns its version.
     pub(super) fn ask(&mut self, range: &Range<usize>, zeroes: bool) -> u32 {
         self.last_version += 1;
         let version = self.last_version | if zeroes { ZERO } else { 0 };
@@ -117,7 +117,7 @@ impl Model {
         version
     }
 
-    /// Notes that the write succeeded; `durable` for a FUA.
+    /// Records that a write succeeded; `durable` for a FUA.
     pub(super) fn answer(&mut self, range: &Range<usize>, version: u32, durable: bool) {
         self.answers += 1;
         self.unjudged.push((self.answers, durable));
@@ -132,12 +132,12 @@ impl Model {
         }
     }
 
-    /// The number of answers so far: a FLUSH sent now covers these writes.
+    /// The number of answers so far: a FLUSH sent now covers the writes answered so far.
     pub(super) fn answers(&self) -> u64 {
         self.answers
     }
 
-    /// Notes a successful FLUSH, which was sent after `covered` answers.
+    /// Records a successful FLUSH, which was sent after `covered` answers.
     pub(super) fn flushed(&mut self, covered: u64) {
         let sectors: Vec<usize> = self.later.keys().copied().collect();
         for sector in sectors {
@@ -220,7 +220,7 @@ impl Model {
         bail!("sector {sector} holds {}; allowed are the writes {allowed}", describe(found))
     }
 
-    /// Notes that all sectors were judged, so every write acknowledged until now has been checked.
+    /// Records that all sectors were judged: writes acknowledged until now have been checked.
     pub(super) fn judged_all(&mut self) {
         self.tally.answered += self.unjudged.len() as u64;
         let flushed = self.unjudged.iter().filter(|(_, flushed)| *flushed).count();
@@ -229,7 +229,7 @@ impl Model {
     }
 }
 
-/// The bytes of a version in a sector. They contain both numbers, and the rest depends on both.
+/// A version's bytes in a sector. They contain both numbers, on which all other bytes depend.
 pub(super) fn content(version: u32, sector: usize) -> [u8; SECTOR_BYTES] {
     let mut bytes = [0; SECTOR_BYTES];
     if version & ZERO != 0 {
@@ -251,7 +251,7 @@ fn name(version: u32) -> String {
     }
 }
 
-/// Describes the write of the bytes `found`, as far as they show it.
+/// Describes the write whose bytes are `found`, as far as the bytes show it.
 fn describe(found: &[u8]) -> String {
     if found.iter().all(|byte| *byte == 0) {
         return "zeroes".to_owned();

@@ -5,7 +5,7 @@
 //!   add up to zero in every layout; those of RAID-1 are equal; those of RAID-10 near-2 are equal
 //!   by pairs.
 //!
-//! Q is not computed here: `round` reads an array of RAID-6 without two of its members instead.
+//! This file does not compute Q: `round` reads an array of RAID-6 without two members instead.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -65,7 +65,7 @@ pub(super) fn examine(members: &[PathBuf]) -> Result<Vec<ExamineOutput>> {
     Ok(all)
 }
 
-/// Whether mdadm finds a superblock in the file, or in no file.
+/// Whether mdadm finds a superblock in the file; `false` if the file does not exist.
 pub(super) fn has_superblock(path: &Path) -> bool {
     output(Command::new("mdadm").arg("--examine").arg(path)).is_ok()
 }
@@ -98,7 +98,7 @@ pub(super) fn assert_redundant(
 }
 
 /// Checks parity and copies below the saved offset of an interrupted job. Skips a dirty array, and
-/// one whose spare has no slot yet. Returns the number of compared sectors.
+/// an array whose spare has no slot yet. Returns the number of compared sectors.
 pub(super) fn assert_prefix(level: &str, members: &[PathBuf]) -> Result<u64> {
     let mut all = Vec::new();
     for member in members {
@@ -171,7 +171,7 @@ fn assert_redundant_below(
         _ => return Ok(0),
     };
     let files: Vec<File> = members.iter().map(File::open).collect::<Result<_, _>>()?;
-    // Metadata 1.0 says no offset: its data begins with the device.
+    // Metadata 1.0 records no data offset: its data begins at the device's start.
     let start = |slot: usize| all[slot].sectors("Data Offset").unwrap_or(0) * SECTOR_BYTES;
     let used = all[0].sectors("Used Dev Size").or_else(|_| all[0].sectors("Avail Dev Size"))?;
     let used = used.min(below);

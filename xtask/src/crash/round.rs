@@ -11,7 +11,8 @@
 //! ```
 //!
 //! The model client has the lower part of the array, and fio (in rounds of kills) the upper part.
-//! The border is in the middle of a stripe. Sectors that were never written are compared, too.
+//! The border between them is in the middle of a stripe. Sectors that were never written are
+//! compared, too.
 
 mod jobs;
 mod reshapes;
@@ -38,13 +39,13 @@ use crate::programs::{opens_fuse, output};
 use super::manner::Manner;
 use crate::server::{Server, StartResult, send};
 
-/// Longest time from connecting to a signal.
+/// Longest time from a client's connection to a signal.
 const LOAD_MS_MAX: u64 = 600;
 /// Longest time from starting a process, or from asking it to stop, to SIGKILL.
 const STARTING_MS_MAX: u64 = 40;
-/// Crashes in a round of kills, after the first.
+/// Crashes in a round of kills, after the first crash.
 const KILLS: usize = 3;
-/// Crashes of an array whose shape changes.
+/// Crashes in a round whose array changes its shape.
 const CRASHES: u32 = 12;
 /// Percents from one kill of a job to the next.
 const STEP: u32 = 14;
@@ -75,7 +76,7 @@ pub(super) const SHAPES: [Shape; 6] = [
 ];
 
 impl Shape {
-    /// Whether an array of this shape can take part in such a round.
+    /// Whether an array of this shape can take part in a round of this plan.
     pub(super) fn can(self, plan: Plan) -> bool {
         match plan {
             Plan::Kills | Plan::PowerCut => true,
@@ -96,7 +97,7 @@ pub(super) enum Plan {
     Jobs {
         step: u32,
     },
-    /// This many crashes of an array whose shape changes.
+    /// Crashes an array whose shape changes this many times.
     Reshapes {
         crashes: u32,
     },
@@ -111,7 +112,7 @@ pub(super) struct Counts {
     pub(super) jobs_killed: u64,
     pub(super) shape_changes: u64,
     pub(super) reshapes_killed: u64,
-    /// Those of them with a client at the FUSE door.
+    /// Those kills during reshapes at which the client used the FUSE door.
     pub(super) reshapes_killed_by_fuse: u64,
     pub(super) power_cuts: u64,
     pub(super) members_lost: u64,
@@ -132,7 +133,7 @@ pub(super) struct Round<'a> {
     members: Vec<PathBuf>,
     /// The spare that takes over for a lost member, in rounds of jobs.
     spare: Option<PathBuf>,
-    /// The device that replaces a member, or has done so, in rounds of jobs.
+    /// The device that replaces or has replaced a member, in rounds of jobs.
     new: Option<PathBuf>,
     model: Model,
     random: Rng,
@@ -182,7 +183,7 @@ impl<'a> Round<'a> {
         }
         output(create.args(&members).args(&spare))?;
         if is_reshaped {
-            // The member that the array gets later.
+            // The file of the member that the array gets later.
             let bytes = std::fs::metadata(&members[0])?.len();
             let later = folder.join(format!("m{}", members.len()));
             std::fs::File::create(later)?.set_len(bytes)?;
@@ -214,7 +215,7 @@ impl<'a> Round<'a> {
         Ok(round)
     }
 
-    /// Starts the array for the first time, which reports its size.
+    /// Starts the array for the first time; the server reports the array's size.
     fn begin(&mut self, plan: Plan) -> Result<()> {
         let server = self.start(false)?;
         let mut client = self.client(&server)?;
@@ -238,7 +239,7 @@ impl<'a> Round<'a> {
         self.check_stopped()
     }
 
-    /// Carries out the plan, then stops the array in order and checks everything once more.
+    /// Carries out the plan, then stops the array in order and checks all sectors once more.
     pub(super) fn run(mut self, plan: Plan) -> Result<()> {
         let goes_on = match plan {
             Plan::Kills => self.kills()?,
@@ -289,7 +290,7 @@ impl<'a> Round<'a> {
         let kind = if self.random.bool() { Signal::KILL } else { Signal::TERM };
         self.load_and(server, kind, losses)?;
         self.counts.members_lost += lost as u64;
-        // Remove by name: a request in flight may have made a file that was cut grow again.
+        // Members are removed by name: a request in flight may have made a cut file grow again.
         let names = slots.iter().map(|slot| self.members[*slot].clone()).collect::<Vec<_>>();
         self.members.retain(|member| !names.contains(member));
         ensure!(offline::present(&self.members) == self.members, "a member more is gone");
@@ -320,7 +321,7 @@ impl<'a> Round<'a> {
         Ok(true)
     }
 
-    /// Loads the array until its members lose power, and gives it back.
+    /// Loads the array until its members lose power, and mounts their storage again.
     fn cut_power_of(&mut self, server: Server) -> Result<()> {
         let process = server.process()?;
         let mut client = self.client(&server)?;
@@ -435,7 +436,7 @@ impl<'a> Round<'a> {
                 dying.store(true, Ordering::SeqCst);
                 send(process, Signal::TERM)?;
                 std::thread::sleep(more);
-                // The process has not been waited for yet, so its ID is still its own.
+                // The stopping process has not been waited for yet, so no other process has its ID.
                 send(process, Signal::KILL)
             })
         };
@@ -451,7 +452,7 @@ impl<'a> Round<'a> {
         Duration::from_micros(self.random.u64(..most_ms * 1000))
     }
 
-    /// Starts a server on these files.
+    /// Starts a server on these member files.
     fn open(&self, files: &[PathBuf], manner: Manner) -> Result<StartResult> {
         let folders = self.storage.folders();
         let mut options = manner.options();
@@ -468,7 +469,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// As `open`, of an array that must not be refused.
+    /// Like `open`, for an array that must not be refused.
     fn serve(&self, files: &[PathBuf], manner: Manner) -> Result<Server> {
         match self.open(files, manner)? {
             StartResult::Serving(server) => Ok(server),
@@ -478,7 +479,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Starts a server with a random cache; a crash must cost no member.
+    /// Starts a server with a random cache mode; a crash must cost no member.
     fn start(&mut self, degraded: bool) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
         let server = self.serve(&self.members, Manner::Writing { cache: self.cache })?;
@@ -501,7 +502,7 @@ impl<'a> Round<'a> {
         {
             self.counts.fio_blocks += foreign.verify(self.foreign_lost)?;
         }
-        // The random kind of end is part of the trial: this server has written nothing.
+        // This server's end is chosen at random, as part of the trial: it has written nothing.
         if self.random.bool() {
             server.stop()?;
             self.counts.stops += 1;
@@ -559,11 +560,11 @@ impl<'a> Round<'a> {
 impl Drop for Round<'_> {
     fn drop(&mut self) {
         if let Some(mut child) = self.foreign_runs.take() {
-            // Reached only after a failure.
+            // fio still runs here only after a failure.
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Mounted still if the round has failed.
+        // The FUSE file is still mounted if the round has failed.
         if let Some(file) = &self.file {
             let _ = Command::new("umount").arg("--lazy").arg(file).output();
         }

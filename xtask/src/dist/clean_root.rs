@@ -1,6 +1,6 @@
 //! Tries the package in an empty root made by debootstrap: installs, uses and removes it.
 //!
-//! Such a root has no systemd. The test starts the unit's programs itself, as the unit's user and
+//! An empty root has no systemd. The test starts the unit's programs itself, as the unit's user and
 //! with the unit's arguments.
 
 use std::fs;
@@ -42,7 +42,7 @@ test -e /var/lib/braid
 dpkg --purge braid
 "#;
 
-/// Makes the root, and runs the script in it.
+/// Makes the root with the package in it, and runs the script in the root.
 pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     let root = out.join("root");
     if !root.join("bin/sh").exists() {
@@ -54,7 +54,7 @@ pub(super) fn used(package: &Path, out: &Path) -> Result<()> {
     }
     copied(package, &root.join("braid.deb"), 0o644)?;
     fs::write(root.join("use.sh"), USE)?;
-    // Namespaces of its own: their end removes all mounts and processes.
+    // The script has namespaces of its own: their end removes all mounts and processes.
     let within = "mount -t proc proc \"$1/proc\" && mount -t sysfs sys \"$1/sys\" && mount --rbind /dev \"$1/dev\" && exec chroot \"$1\" sh /use.sh";
     let mut used = Command::new("unshare");
     used.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", within, "sh"]).arg(&root);

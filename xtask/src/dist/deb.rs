@@ -22,7 +22,7 @@ const NOT_OURS: &str = "initial-upload-closes-no-bugs,bogus-mail-host";
 /// The package's maintainer field.
 const MAINTAINER: &str = "the braid authors <braid@example.invalid>";
 
-/// Builds the package from a folder.
+/// Builds Debian's package from the stage's folder.
 pub(super) fn package(
     root: &Path,
     stage: &Path,
@@ -105,7 +105,7 @@ fn bytes_in(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Fails if lintian prints anything.
+/// Fails if lintian prints any fault of the package.
 pub(super) fn judged(package: &Path) -> Result<()> {
     let mut lintian = Command::new("lintian");
     lintian

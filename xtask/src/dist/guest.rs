@@ -6,7 +6,7 @@
 //!   start 2: the rule sees the members, the unit serves ─▶ the same bytes ─▶ removed
 //! ```
 //!
-//! The bytes are also the same with a member failed, after kill -9, and rebuilt.
+//! The array's bytes are also the same with a member failed, after kill -9, and rebuilt.
 //!
 //! QEMU emulates in software, as for all guests of the tests: a run takes some minutes.
 
@@ -26,7 +26,7 @@ const MEMORY_MIB: u32 = 1024;
 const DISK_BYTES: u64 = 2 << 30;
 const MEMBERS: usize = 4;
 const MEMBER_BYTES: u64 = 64 << 20;
-/// An emulated start of systemd takes a minute or two, on a busy machine longer.
+/// Time limit: an emulated start of systemd takes a minute or two, on a busy machine longer.
 const LIMIT: Duration = Duration::from_secs(420);
 
 const SCRIPT: &str = include_str!("guest.sh");

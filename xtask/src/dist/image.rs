@@ -12,7 +12,7 @@ use super::{done, said};
 /// A container's folders for sockets and for state. Both can be volumes.
 const FOLDERS: [&str; 2] = ["run/braid", "var/lib/braid"];
 
-/// Makes the archive of an image, for `skopeo copy oci-archive:PATH …` and `podman load`.
+/// Makes the archive of a container image, for `skopeo copy oci-archive:PATH …` and `podman load`.
 pub(super) fn archive(
     stage: &Path,
     (out, version): (&Path, &str),

@@ -12,7 +12,7 @@
 //!
 //! `--clean-root` and `--guest` install, use and remove Debian's package.
 //!
-//! All of this is made for each requested processor ([`target`]). The program itself prints all
+//! All packages are made for each requested processor ([`target`]). The program itself prints all
 //! texts about its commands: pages by `braid manual`, completions by `COMPLETE=SHELL braid`.
 
 mod clean_root;
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Options that make Debian's package of this program, and try it in a root of its own.
+    /// Options that make Debian's package of this program, and try the package in an empty root.
     pub(crate) fn clean_root(braid: PathBuf) -> Self {
         let out = PathBuf::from("target/dist-tried");
         Self { out, braid: Some(braid), arch: Vec::new(), clean_root: true, guest: false }
@@ -137,7 +137,7 @@ fn packed(stage: &Path, (out, version): (&Path, &str), processor: Processor) -> 
     image::used(&archive, (out, version), processor)
 }
 
-/// A program's version, as it prints it.
+/// A program's version, as the program prints it.
 fn version(braid: &Path) -> Result<String> {
     let said = said(Command::new(braid).arg("--version"))?;
     let version = said.trim().rsplit(' ').next().unwrap_or_default().to_owned();
@@ -146,7 +146,7 @@ fn version(braid: &Path) -> Result<String> {
 }
 
 /// Lays out the stage: the program `braid`, and the texts that `speaker` prints. Debug information
-/// goes into the file `debug`, if that is given.
+/// goes into the file `debug`, if this file is given.
 fn staged(
     root: &Path,
     (speaker, braid): (&Path, &Path),
@@ -203,7 +203,7 @@ fn stripped(program: &Path, debug: Option<&Path>, tools: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes everything readable for all users, whatever the umask.
+/// Makes every file of a folder readable for all users, whatever the umask.
 fn opened(folder: &Path) -> Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(folder)? {

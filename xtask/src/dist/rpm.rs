@@ -39,7 +39,7 @@ if [ \"$1\" = 0 ] && [ -d /run/systemd/system ]; then systemctl stop 'braid@*.se
 @files@
 ";
 
-/// Builds the package from a folder.
+/// Builds the RPM package from the stage's folder.
 pub(super) fn package(
     stage: &Path,
     (out, version): (&Path, &str),

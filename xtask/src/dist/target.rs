@@ -5,7 +5,7 @@
 //!   static   no library at all (musl): the archive, the .rpm, the image
 //! ```
 //!
-//! The static program runs on any kernel, with io_uring or threads.
+//! The static program runs on any kernel, through io_uring or threads.
 //!
 //! Programs of another processor run here under qemu-user, without io_uring (`--io threads`).
 
@@ -84,7 +84,7 @@ impl Processor {
         Ok(command)
     }
 
-    /// The emulator for the processor's programs, with the folder of their libraries.
+    /// The emulator for the processor's programs, with the folder of the processor's libraries.
     fn emulator(self) -> [String; 3] {
         let kernel = self.of_kernel();
         [format!("qemu-{kernel}-static"), "-L".to_owned(), format!("/usr/{kernel}-linux-gnu")]
@@ -98,7 +98,7 @@ impl Processor {
         command.args(["--target", &triple]);
         let compiler = format!("{}gcc", self.tools()?);
         let key = triple.to_uppercase().replace('-', "_");
-        // No calls into libgcc, which static programs do not link.
+        // A compiler option against calls into libgcc, which static programs do not link.
         let words = if self == Self::Aarch64 { "-mno-outline-atomics" } else { "" };
         command
             .env(format!("CC_{}", triple.replace('-', "_")), &compiler)
@@ -112,7 +112,7 @@ impl Processor {
         Ok(command)
     }
 
-    /// Builds braid for the processor.
+    /// Builds braid for the processor, with this C library and profile.
     pub(crate) fn built(self, library: Library, profile: Profile) -> Result<PathBuf> {
         if self == Self::own()? && library == Library::Glibc {
             return Program::Braid.built(profile);
@@ -132,7 +132,7 @@ fn is_there(triple: &str) -> Result<()> {
         .current_dir(tidy::repository_root()?)
         .args(["target", "list", "--installed"])
         .output();
-    // Without rustup this cannot be known: go on.
+    // Without rustup the installed targets cannot be known: the build tries the target.
     let Ok(installed) = installed else { return Ok(()) };
     let installed = String::from_utf8_lossy(&installed.stdout).into_owned();
     ensure!(

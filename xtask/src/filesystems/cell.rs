@@ -30,7 +30,7 @@ use crate::tidy;
 
 /// The pace of a rebuild, slow enough that it lasts while programs write.
 const REBUILD_PACE: &str = "64M";
-/// Longer than a server takes to notice that a member is gone.
+/// Time limit: longer than a server takes to notice that a member is gone.
 const LOSS_LIMIT: Duration = Duration::from_secs(20);
 /// Time under load before the next event.
 const BEFORE: Duration = Duration::from_millis(700);
@@ -58,7 +58,7 @@ pub(super) struct Cell {
     pub(super) door: Door,
 }
 
-/// The amounts that were compared.
+/// The numbers of files and bytes that were compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) files: usize,
@@ -68,7 +68,7 @@ pub(super) struct Outcome {
 }
 
 impl Cell {
-    /// Whether the array takes another member, and the door tells of its new size.
+    /// Whether the array takes another member, and the door reports the array's new size.
     fn can_grow(&self) -> bool {
         self.level.level != "1" && self.door == Door::Fuse
     }
@@ -88,7 +88,7 @@ impl Cell {
     }
 }
 
-/// A file system under load, with its array and server.
+/// A mounted file system under load, with its array and server.
 struct CellRun<'a> {
     cell: &'a Cell,
     braid: &'a Path,
@@ -96,9 +96,9 @@ struct CellRun<'a> {
     members: Vec<PathBuf>,
     promised: DurableFiles,
     promised_at_kill: usize,
-    /// Folders that were synced before the kill, with the checksums of their files.
+    /// Folders that must be intact, with the checksums of their files.
     kept: Vec<(PathBuf, Checksums)>,
-    // Fields are dropped in this order: the disk first.
+    // The three fields below are dropped in their order: the disk first.
     disk: Option<Disk>,
     opened: Option<ArrayFile>,
     server: Option<Server>,
@@ -200,7 +200,7 @@ impl<'a> CellRun<'a> {
         Ok(())
     }
 
-    /// The array gets a member more under load, and then the file system its space.
+    /// The array gets another member under load, and then the file system the array's new space.
     fn grows(&mut self) -> Result<()> {
         let before = rustix::fs::statvfs(self.mounted())?.f_blocks;
         self.under_load("grown", |living| {
@@ -242,7 +242,7 @@ impl<'a> CellRun<'a> {
                 (&self.promised, [folder.join("promised"), folder.join("marks")]);
             let [place, marks] = places;
             let ending = &ending;
-            // Both programs end with the errors of a dead disk.
+            // Both writing programs end with the errors of a dead disk.
             let writer = scope.spawn(move || promised.write(&place, ending));
             let marker = scope.spawn(move || Program::FsMark { files: 40_000 }.run(&marks));
             std::thread::sleep(2 * BEFORE);
@@ -265,7 +265,7 @@ impl<'a> CellRun<'a> {
         self.check()
     }
 
-    /// Verifies everything from the array, past all caches, and ends all parts in order.
+    /// Verifies all files from the array, past all caches, and ends disk, door and server in order.
     fn end(mut self, is_trimmed: bool) -> Result<Outcome> {
         self.under_load("last", |_| Ok(()))?;
         self.check()?;
@@ -283,7 +283,7 @@ impl<'a> CellRun<'a> {
         Ok(Outcome { files, promised, bytes, is_trimmed })
     }
 
-    /// Writes into a new folder while `happens` runs; keeps the checksums of the files.
+    /// Writes into a new folder while `happens` runs; records the checksums of the files.
     fn under_load(
         &mut self,
         name: &str,
@@ -309,7 +309,7 @@ impl<'a> CellRun<'a> {
                 others.into_iter().map(|other| other.join().expect("no panic")).collect();
             ending.store(true, Ordering::Relaxed);
             let written = writer.join().expect("no panic");
-            // The event's error comes first: it explains errors of the programs.
+            // The event's error comes first: it explains the errors of the writing programs.
             happened.and(others.map(|_| ())).and(written)
         });
         self.promised = promised;
@@ -322,8 +322,8 @@ impl<'a> CellRun<'a> {
         Ok(())
     }
 
-    /// Reads all required files from the array, after a new mount. Returns the bytes of promised
-    /// files.
+    /// Reads all files that must be intact from the array, after a new mount. Returns the bytes of
+    /// promised files.
     fn verify(&mut self) -> Result<u64> {
         self.disk().unmount()?;
         self.disk().mount()?;
@@ -334,7 +334,7 @@ impl<'a> CellRun<'a> {
         Ok(bytes)
     }
 
-    /// Unmounts, runs the file system's checker, and mounts again.
+    /// Unmounts the disk, runs the file system's checker, and mounts the disk again.
     fn check(&mut self) -> Result<()> {
         self.disk().unmount()?;
         self.disk().check()?;

@@ -12,7 +12,7 @@ use crate::programs::{output, run};
 const UNMOUNT_TRIES: u32 = 100;
 /// Tries to grow a file system while programs write to it.
 const GROWTH_TRIES: u32 = 20;
-/// Its bit in the line `CapEff` of proc_pid_status(5).
+/// The bit of CAP_SYS_RESOURCE in the line `CapEff` of proc_pid_status(5).
 const CAP_SYS_RESOURCE: u32 = 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -41,7 +41,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// `folder` is the mount point.
+    /// Attaches a loop device to the file; `folder` is the mount point.
     pub(super) fn attach(file: &Path, kind: FileSystem, folder: &Path) -> Result<Self> {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show", "--direct-io=on"]).arg(file);
@@ -59,7 +59,7 @@ impl Disk {
         run(Command::new(program).args(options).arg(&self.device))
     }
 
-    /// Mounts the file system. If it was not unmounted before, it replays its log here.
+    /// Mounts the file system. If it was not unmounted before, the mount replays its log.
     pub(super) fn mount(&mut self) -> Result<()> {
         let mut command = Command::new("mount");
         run(command.args(["-t", self.kind.word()]).arg(&self.device).arg(&self.folder))?;
@@ -98,16 +98,17 @@ impl Disk {
         }
     }
 
-    /// Whether the kernel grows the file system while it is mounted. For ext4 it asks for
+    /// Whether the kernel grows the file system while it is mounted. For ext4 the kernel demands
     /// `CAP_SYS_RESOURCE`, which containers lack.
     pub(super) fn grows_mounted(&self) -> Result<bool> {
         Ok(self.kind != FileSystem::Ext4 || has_sys_resource()?)
     }
 
-    /// Lets the loop device take its file's new size, and the file system the device's.
+    /// Grows the loop device to its file's new size, and the file system to the device's size.
     pub(super) fn grow(&self) -> Result<()> {
         if !self.is_mounted {
-            // resize2fs wants it. A full check may change what it calls optional.
+            // resize2fs demands this check. A full check may change structures that it calls
+            // optional.
             run(Command::new("e2fsck").args(["-f", "-p"]).arg(&self.device))?;
         }
         let (program, options, place): (_, &[&str], _) = match self.kind {
@@ -115,8 +116,8 @@ impl Disk {
             FileSystem::Xfs => ("xfs_growfs", &[], &*self.folder),
             FileSystem::Btrfs => ("btrfs", &["filesystem", "resize", "max"], &*self.folder),
         };
-        // The kernel drops a FUSE file's new size if a write ended while it asked. Then reads
-        // behind the old size fail, until it asks again.
+        // The kernel drops a FUSE file's new size if a write ends while the kernel asks for the
+        // size. Then reads after the old size fail, until the kernel asks again.
         for left in (0..GROWTH_TRIES).rev() {
             run(Command::new("losetup").arg("--set-capacity").arg(&self.device))?;
             match run(Command::new(program).args(options).arg(place)) {
@@ -144,7 +145,7 @@ fn has_sys_resource() -> Result<bool> {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Reached after a failure. `mount` and `losetup` list leftovers.
+        // The disk is still mounted only after a failure. `mount` and `losetup` list leftovers.
         if self.is_mounted {
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.folder));
         }

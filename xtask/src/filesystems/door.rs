@@ -28,10 +28,10 @@ impl Door {
     }
 }
 
-/// The array as a file, until this is dropped.
+/// The array as a file, until the value is dropped.
 pub(super) struct ArrayFile {
     pub(super) file: PathBuf,
-    /// The program that provides the file; `None` if the server does so itself.
+    /// The program that provides the file; `None` if the server provides it.
     daemon: Option<Child>,
 }
 
@@ -44,7 +44,7 @@ impl ArrayFile {
             std::fs::write(file, b"")?;
             let mut command = Command::new("nbdfuse");
             command.arg(file).arg(format!("nbd+unix:///?socket={}", socket.display()));
-            // A file for nbdfuse's log of each request that a killed server did not answer.
+            // nbdfuse's messages about requests that a killed server did not answer go to a file.
             let words = std::fs::File::create(file.with_extension("nbdfuse"))?;
             command.stdin(Stdio::null()).stderr(words);
             opened.daemon = Some(command.spawn().context("nbdfuse")?);
@@ -62,8 +62,8 @@ impl ArrayFile {
         Ok(())
     }
 
-    /// Ends the door. braid's own door ends with its server; if that was killed, the next server
-    /// removes the mount.
+    /// Ends the door. braid's own door ends with its server; after a kill of the server, the next
+    /// server removes the mount.
     pub(super) fn end(mut self, was_killed: bool) -> Result<()> {
         let Some(mut daemon) = self.daemon.take() else { return Ok(()) };
         run(Command::new("fusermount3").arg("-u").arg(&self.file))?;
@@ -76,7 +76,7 @@ impl ArrayFile {
 impl Drop for ArrayFile {
     fn drop(&mut self) {
         if let Some(daemon) = &mut self.daemon {
-            // Reached after a failure. `mount` lists what is still mounted.
+            // nbdfuse still runs only after a failure. `mount` lists file systems still mounted.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

@@ -1,8 +1,8 @@
 //! Load on a file system: promised files, fs_mark, dbench, and a copy of this source tree.
 //!
-//! A file is *promised* once it, and then its folder, were synced: from then on the file system
-//! must have it, whichever process is killed. The writer withdraws the promise before it removes
-//! the file.
+//! A file is *promised* once the file, and then its folder, were synced: after these syncs the file
+//! system must have the file, whichever process is killed. The writer withdraws the promise before
+//! it removes the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,9 +17,9 @@ use fastrand::Rng;
 
 use crate::programs::{output, run};
 
-/// Threads that write promised files.
+/// The number of threads that write promised files.
 const WRITERS: u64 = 3;
-/// Files of each thread at a time.
+/// The most files of each thread at a time.
 const FILES_MAX: usize = 150;
 const FILE_BYTES_MAX: usize = 200_000;
 
@@ -38,7 +38,7 @@ impl Content {
     }
 }
 
-/// Files that a file system has promised.
+/// The promised files of a file system, with their content.
 #[derive(Default)]
 pub(super) struct DurableFiles {
     files: Mutex<BTreeMap<PathBuf, Content>>,
@@ -49,8 +49,8 @@ impl DurableFiles {
         self.files.lock().expect("no writer panics").len()
     }
 
-    /// Writes files into a new folder until `ending` is set. Fails earlier if a write fails, as
-    /// after a kill of the server.
+    /// Writes promised files into a new folder until `ending` is set. Fails earlier if a write
+    /// fails, as after a kill of the server.
     pub(super) fn write(&self, folder: &Path, ending: &AtomicBool) -> Result<()> {
         std::fs::create_dir(folder)?;
         let written = std::thread::scope(|scope| {
@@ -92,7 +92,7 @@ impl DurableFiles {
         Ok(())
     }
 
-    /// Checks that each promised file has its content; returns the number of bytes.
+    /// Checks that each promised file has its content; returns the number of compared bytes.
     pub(super) fn verify(&self) -> Result<u64> {
         let mut bytes = 0;
         for (path, content) in &*self.files.lock().expect("no writer panics") {
@@ -136,7 +136,7 @@ impl Checksums {
     }
 }
 
-/// A foreign program that writes.
+/// A program of others that writes to the file system.
 pub(super) enum Program<'a> {
     /// Small files, each synced, by four threads
     FsMark { files: u32 },
@@ -154,8 +154,8 @@ impl Program<'_> {
                 let mut command = Command::new("fs_mark");
                 let each = (files / 4).to_string();
                 command.args(["-k", "-S", "1", "-s", "20000", "-t", "4", "-n", &each]);
-                // fs_mark's paths must be shorter than 40 bytes, so it runs in the folder, where
-                // its log stays.
+                // fs_mark's paths must be shorter than 40 bytes, so fs_mark runs in the folder,
+                // where its log stays.
                 command.args(["-d", ".", "-l", "/dev/null"]).current_dir(folder);
                 command
             }

@@ -9,9 +9,10 @@
 //!    | load        load on it: promised files, fs_mark, dbench, a source tree
 //! ```
 //!
-//! File systems are the running kernel's. Foreign programs make all load except the promised files:
-//! only the writer knows which files a file system has promised. Needs root, loop devices and
-//! /dev/fuse, and names the missing one. If a cell fails, its files are kept.
+//! File systems are those of the running kernel. Foreign programs make all load except the promised
+//! files: only the writer knows which files a file system has promised. The cells need root, loop
+//! devices and /dev/fuse, and the report names the missing one. If a cell fails, its files are
+//! kept.
 
 mod cell;
 mod disk;
@@ -72,7 +73,7 @@ impl Options {
     }
 }
 
-/// The requirement that the machine lacks, if any.
+/// The requirement of the cells that the machine lacks, if any.
 fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may mount".into());
@@ -89,7 +90,7 @@ fn missing() -> Option<String> {
 /// The end of a run without failures.
 pub(crate) enum RunResult {
     Cells(usize),
-    /// Nothing ran: the machine lacks this requirement.
+    /// No cell ran: the machine lacks this requirement.
     Skipped(String),
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::programs::output;
 use crate::server::{Server, StartResult, control_of};
 
-/// Members of the served array.
+/// The number of members of the served array.
 const MEMBERS: usize = 4;
 const MEMBER_SIZE: &str = "48M";
 
@@ -40,7 +40,7 @@ impl Array {
         Ok(array)
     }
 
-    /// Serves those members that are present.
+    /// Serves the array with its present members.
     fn serve(&mut self) -> Result<()> {
         let options: Vec<&str> = self.doors.iter().map(String::as_str).collect();
         self.server = match Server::start(&self.braid, &self.folder, &self.members, &options)? {
@@ -77,7 +77,7 @@ impl Array {
         self.expect_state("degraded")
     }
 
-    /// An error unless `braid status` reports this state.
+    /// Fails unless `braid status` reports this state of the array.
     pub(super) fn expect_state(&self, state: &str) -> Result<()> {
         let status = self.ask("status", &[])?;
         ensure!(status["arrays"][0]["state"] == state, "not {state}: {status}");
@@ -95,7 +95,7 @@ impl Array {
         self.server.take().context("it serves")?.stop()
     }
 
-    /// The JSON answer of `braid VERB`.
+    /// The JSON answer of `braid VERB` about this array.
     pub(super) fn ask(&self, verb: &str, arguments: &[&str]) -> Result<Value> {
         let mut command = Command::new(&self.braid);
         command.args(["--json", verb]).arg(control_of(&self.folder)).args(arguments);

@@ -33,11 +33,11 @@ const SIGNATURE: (u64, [u8; 2]) = (510, [0x55, 0xaa]);
 const KIND_LINUX: u8 = 0x83;
 /// Mark of a bootable partition.
 const ACTIVE: u8 = 0x80;
-/// Cylinder, head and sector of a place that these numbers cannot express.
+/// Cylinder, head and sector of a partition's place that these numbers cannot express.
 const BEYOND: [u8; 3] = [0xfe, 0xff, 0xff];
 
 const GRUB: &str = "/usr/lib/grub/i386-pc";
-/// GRUB modules inside the core. The core would load further modules from the disk, but needs none.
+/// GRUB modules inside core.img, which could load further modules from the disk, but needs none.
 const GRUB_PARTS: [&str; 5] = ["biosdisk", "part_msdos", "ext2", "linux", "normal"];
 const GRUB_ORDERS: &str = "linux /boot/vmlinuz console=ttyS0 quiet loglevel=3 panic=-1 oops=panic
 initrd /boot/initrd

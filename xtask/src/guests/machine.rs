@@ -1,8 +1,8 @@
 //! A virtual machine and a dialogue over its console: lines, both ways.
 //!
 //! Software emulation and one processor, as in the oracle's guests and for the same reasons
-//! (`oracle/guest.rs`). The guest's messages begin with `@@`; its other output is kept for the
-//! messages of failures.
+//! (`oracle/guest.rs`). The guest's messages begin with `@@`; its other output is kept for error
+//! messages.
 //!
 //! Invariants: the QEMU process has ended when the value is dropped. A guest that is silent, panics
 //! or ends early is an error, with the end of its console.
@@ -22,8 +22,8 @@ const MARK: &str = "@@";
 /// Lines from the end of the console that a failure's message shows.
 const TAIL_LINES: usize = 30;
 
-/// Time limit of a round of the guest's script, and of its end. Either takes seconds on two idle
-/// cores.
+/// Time limit of a round of the guest's script, and of the script's end. Either takes seconds on
+/// two idle cores.
 pub(crate) const ROUND_LIMIT: Duration = Duration::from_secs(90);
 /// Rounds of the guest's script between two events.
 const ROUNDS: usize = 3;
@@ -61,14 +61,14 @@ impl Machine {
         Ok(Self { child, console, input, said: Vec::new() })
     }
 
-    /// Waits for a message that begins with this word; returns the rest of the line.
+    /// Waits for a message of the guest that begins with this word; returns the rest of the line.
     pub(crate) fn hear(&mut self, word: &str, limit: Duration) -> Result<String> {
         let begun = Instant::now();
         loop {
             match self.console.recv_timeout(limit.saturating_sub(begun.elapsed())) {
                 Ok(line) => {
                     self.said.push(line.clone());
-                    // The firmware may have left bytes on the line.
+                    // The firmware may have left bytes before the mark on the line.
                     let Some((_, words)) = line.split_once(MARK) else { continue };
                     if let Some(rest) = words.strip_prefix(word) {
                         return Ok(rest.trim().to_owned());
@@ -87,14 +87,14 @@ impl Machine {
 
     /// Waits for [`ROUNDS`] rounds that begin after this call.
     pub(crate) fn hear_rounds(&mut self) -> Result<()> {
-        // The first report may be of an earlier round.
+        // The first report may be of a round that began before the call.
         for _ in 0..=ROUNDS {
             self.hear("ROUND", ROUND_LIMIT)?;
         }
         Ok(())
     }
 
-    /// Sends a line to the guest.
+    /// Sends a line to the guest's console.
     pub(crate) fn say(&mut self, word: &str) -> Result<()> {
         writeln!(self.input, "{word}").context("the guest's console")?;
         self.input.flush().context("the guest's console")
@@ -127,7 +127,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both calls fail only if the process has ended already.
+        // Kill and wait fail only if the process has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -5,7 +5,7 @@
 //!   host B, a guest: md RAID-1 ─┴─ nbd ─ qemu-nbd: member 1
 //! ```
 //!
-//! Two stories, which docs/hosts.md has beside braid's:
+//! Two stories, which docs/hosts.md tells next to braid's:
 //!
 //! 1. Host A sleeps (SIGSTOP of its machine), host B assembles after three seconds and writes all
 //!    blocks. Host A wakes and goes on with its client.
@@ -28,16 +28,16 @@ use super::nbd_client::{BOOT_LIMIT, Content, HOST, NETWORK, boot};
 
 const BLOCKS: u32 = 512;
 const MEMBER_BYTES: u64 = 16 << 20;
-/// Writes of host A after it has woken.
+/// The number of writes of host A after it has woken.
 const LATE: u32 = 200;
-/// The silence after which host B takes over, and how long host A sleeps from then on.
+/// The silence after which host B takes over, and the time that host A sleeps.
 const SILENCE: Duration = Duration::from_secs(3);
 
 const MODULES: [&str; 3] = ["nbd", "md-mod", "raid1"];
 const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/sbin/nbd-client", "/sbin/mdadm"];
 const INIT: &str = include_str!("guest/md_pairs.sh");
 
-/// The server of one member. A drop kills it.
+/// The NBD server of one member. A drop kills it.
 struct Export(Child);
 
 impl Export {
@@ -52,7 +52,7 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        // Both calls fail only if the process has ended already.
+        // Kill and wait fail only if the process has ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }

@@ -63,7 +63,7 @@ enum Scene {
 }
 
 impl Scene {
-    /// The scenes of braid.
+    /// The scenes with arrays of braid.
     const ALL: [Self; 3] = [Self::VhostUser, Self::VhostUserOwn, Self::NbdClient];
 
     fn run(self, braid: &Path) -> Result<()> {
@@ -78,7 +78,7 @@ impl Scene {
     }
 }
 
-/// Runs the scenes; returns how many.
+/// Runs the chosen scenes; returns how many.
 pub(crate) fn run(options: &Options) -> Result<usize> {
     let braid = match &options.braid {
         Some(path) => path.clone(),

@@ -46,7 +46,7 @@ pub(super) const NETWORK: [&str; 8] = [
     "net_failover",
     "virtio_net",
 ];
-/// Further modules, in the same order.
+/// Further modules, in order of insertion like those of the network.
 const MODULES: [&str; 6] = ["crc32c_generic", "crc16", "mbcache", "jbd2", "ext4", "nbd"];
 const PROGRAMS: [&str; 3] = ["/usr/bin/busybox", "/usr/sbin/nbd-client", "/usr/sbin/mke2fs"];
 const INIT: &str = include_str!("guest/nbd_client.sh");
@@ -94,7 +94,7 @@ pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     array.stop()
 }
 
-/// Checks the driver's parameters: size, sector, FUA, longest discard, cache.
+/// Checks the NBD driver's parameters: size, sector, FUA, longest discard, cache.
 fn check_shape(shape: &str, size_bytes: u64) -> Result<()> {
     let mut words = shape.splitn(5, ' ');
     let mut word = || words.next().context("a word");
@@ -106,17 +106,17 @@ fn check_shape(shape: &str, size_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The files of a guest in memory.
+/// The content of a guest that runs in memory.
 pub(super) struct Content<'a> {
     pub(super) modules: &'a [&'a str],
     pub(super) programs: &'a [&'a str],
-    /// Variables of its scripts.
+    /// Shell variables of the guest's scripts.
     pub(super) settings: String,
-    /// Its first process.
+    /// The guest's first process.
     pub(super) init: &'a str,
 }
 
-/// Starts a guest in QEMU's user network.
+/// Starts a guest with this content in QEMU's user network.
 pub(super) fn boot(folder: &Path, content: &Content<'_>) -> Result<Machine> {
     let (kernel, modules) = find_kernel()?;
     let mut archive = Archive::new();

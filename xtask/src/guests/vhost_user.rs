@@ -31,12 +31,12 @@ use crate::server::send;
 const MEMORY_MIB: u32 = 384;
 /// GRUB reads a kernel through the firmware, which takes a tenth of this time on two idle cores.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// The daemon waits this long for a server.
+/// The daemon waits this long for a server of the array.
 const RECONNECT_SECONDS: u32 = 60;
 
 const FIRST: &str = include_str!("guest/root.sh");
 
-/// The scene with the daemon.
+/// The scene with qemu-storage-daemon.
 pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     // The daemon reconnects and does not notice that acknowledged writes were lost. So the server
     // must not acknowledge writes before they are on the members.
@@ -47,7 +47,7 @@ pub(super) fn run(braid: &Path, folder: &Path) -> Result<()> {
     compare(array, folder)
 }
 
-/// The scene without the daemon.
+/// The scene without qemu-storage-daemon.
 pub(super) fn run_own(braid: &Path, folder: &Path) -> Result<()> {
     let socket = folder.join("vhost.sock");
     let path = socket.to_str().context("a path of text")?;
@@ -64,15 +64,15 @@ fn booting(braid: &Path, folder: &Path, doors: &[&str]) -> Result<Array> {
     Ok(array)
 }
 
-/// QEMU's options for the disk.
+/// QEMU's options for the disk by vhost-user-blk.
 fn devices(socket: &Path, reconnect: &str) -> Vec<String> {
     let socket = format!("socket,id=disk,path={}{reconnect}", socket.display());
     let device = "vhost-user-blk-pci,chardev=disk,num-queues=1,bootindex=0";
     ["-chardev", &socket, "-device", device].map(str::to_owned).to_vec()
 }
 
-/// This QEMU's option for reconnecting. Version 9.2 gave it a new name, and a later version dropped
-/// the old name.
+/// This QEMU's option for reconnecting. QEMU 9.2 gave the option a new name, and a later version
+/// dropped the old name.
 fn reconnect() -> Result<&'static str> {
     let said = output(Command::new("qemu-system-x86_64").arg("--version"))?;
     let major = said.split("version ").nth(1).and_then(|rest| rest.split('.').next());
@@ -150,7 +150,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Fails if the daemon has ended, as it usually has.
+        // Kill and wait fail if the daemon has ended, as it usually has.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

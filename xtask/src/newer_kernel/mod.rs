@@ -3,9 +3,9 @@
 //!
 //! This machine's kernel may lack ublk_drv, may not resize its devices (before 6.16), or may not
 //! tell who has reserved a disk (before 7.0). So a kernel of Debian's backports is unpacked under
-//! `target`. QEMU boots it with braid and one script, which makes all checks. This module packs and
-//! starts the guest and reads its output. It leaves this machine's own kernel alone, and needs no
-//! root.
+//! `target`. QEMU boots this kernel with braid and one script, which makes all checks. This module
+//! packs and starts the guest and reads its output. It leaves the machine's own kernel alone, and
+//! needs no root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,14 +17,14 @@ use crate::build::Program;
 use crate::oracle::{Archive, add_modules, add_programs};
 use crate::packages;
 
-/// A guest's script, and what it needs in addition to braid and busybox.
+/// A guest's script, and the files that it needs in addition to braid and busybox.
 #[derive(Debug)]
 pub(crate) struct Scene {
     script: &'static str,
     /// The kernel's modules in order of insertion: each module after its dependencies. The script
     /// inserts them.
     modules: &'static [&'static str],
-    /// Programs of this machine.
+    /// Programs of this machine that are packed into the guest.
     programs: &'static [&'static str],
 }
 
@@ -43,7 +43,7 @@ pub(crate) const RESERVATIONS: Scene = Scene {
 /// The last line of the guest's script.
 const DONE: &str = "@@DONE";
 
-/// Time limit of the guest, which takes a tenth of it on two idle cores.
+/// Time limit of the guest, which takes a tenth of this time on two idle cores.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const INIT: &str = "#!/bin/sh
@@ -101,14 +101,14 @@ struct Guest(Child);
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Both calls fail only if the process has ended already.
+        // Kill and wait fail only if the process has ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// Runs the guest; returns its console output. It has two processors, so that the device has two
-/// queues.
+/// Runs the guest; returns its console output. The guest has two processors, so that the ublk
+/// device has two queues.
 fn boot(kernel: &Path, folder: &Path) -> Result<String> {
     let console = folder.join("console");
     let mut qemu = Command::new("qemu-system-x86_64");

@@ -1,11 +1,11 @@
 //! Containers with foreign metadata, made by the real mdadm: Intel's (IMSM) and DDF. Their volumes
 //! have every level that braid reads in containers, healthy and in states for rescue to judge.
 //!
-//! Stands next to `states`; fixtures go to `oracle/containers`. Containers differ from md's own
-//! arrays in two ways. mdadm wants whole disks, so each member is a loop device over its region.
-//! And one disk is in several volumes, so a member's data area begins at its first sector and holds
-//! all volumes. Volume N is stamped with generation N, so that a sector's stamp identifies its
-//! volume.
+//! This file stands next to `states`; fixtures go to `oracle/containers`. Containers differ from
+//! md's own arrays in two ways. mdadm wants whole disks, so each member is a loop device over its
+//! region. And one disk is in several volumes, so a member's data area begins at its first sector
+//! and holds all volumes. Volume N is stamped with generation N, so that a sector's stamp
+//! identifies its volume.
 
 use super::drive::Member;
 use super::golden::Golden;
@@ -102,7 +102,7 @@ const STORIES: &[Story] = &[
     ),
 ];
 
-/// Stories that end with a reset.
+/// Stories that end with a reset of the machine.
 const CUTS: &[Story] = &[
     Story(
         "imsm-raid5-dirty",
@@ -120,7 +120,7 @@ const CUTS: &[Story] = &[
     ),
 ];
 
-/// Shell functions of these stories.
+/// Shell functions of the stories of containers.
 const WORDS: &str = r#"
 export IMSM_NO_PLATFORM=1 IMSM_DEVNAME_AS_SERIAL=1 MDADM_NO_SYSTEMCTL=1
 C=/dev/md100
@@ -180,7 +180,7 @@ dirty() {
 
 /// The shell that begins each story.
 fn start(metadata: &str, members: usize) -> String {
-    // Removes leftovers of the previous case.
+    // The first lines remove leftovers of the previous case.
     let mut script = format!(
         "for old in $(seq 0 7); do losetup -d /dev/loop$old 2>/dev/null || true; done\nCOUNT={members}\nALL=\n"
     );

@@ -1,7 +1,7 @@
 //! The array's content after the oracle's writes, computed on the host.
 //!
 //! The guest's agent writes streams of `oracle/pattern.rs`. The host computes the same streams, to
-//! compare them with the reads of md and braid, and to write them through braid.
+//! compare them with the bytes that md and braid read, and to write them through braid.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ pub(crate) fn scribble(content: &mut [u8], seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// SHA-256 of a content; `folder` is for a temporary file.
+/// SHA-256 of an array's content; `folder` is for a temporary file.
 pub(crate) fn sha256(folder: &Path, content: &[u8]) -> Result<String> {
     let path = tempfile::NamedTempFile::new_in(folder)?;
     std::fs::write(&path, content)?;

@@ -1,9 +1,9 @@
 //! Writes a `newc` cpio archive, the form of a kernel's initramfs.
 //!
-//! Stands below `initramfs`; knows no kernel and no RAID. It reads no archives and keeps no owners
-//! or times: every file is root's and of the year 1970, so equal input makes equal bytes. Archives
-//! can be joined end to end, since the kernel unpacks each in turn. So a job's archive follows a
-//! cached base archive.
+//! This file stands below `initramfs`; it knows no kernel and no RAID. It reads no archives and
+//! keeps no owners or times: every file is root's and of the year 1970, so equal input makes equal
+//! bytes. Archives can be joined end to end, since the kernel unpacks each in turn. So a job's
+//! archive follows a cached base archive.
 
 pub(crate) struct Archive {
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ impl Archive {
         Self { bytes: Vec::new(), inode: 0 }
     }
 
-    /// Adds a folder; the caller has added its parents before.
+    /// Adds a folder to the archive; the caller has added its parents before.
     pub(crate) fn directory(&mut self, path: &str) {
         self.entry(path, DIRECTORY, &[]);
     }

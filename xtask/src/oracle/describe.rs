@@ -6,7 +6,7 @@
 //! keeps the word that fills the sector. No layout is known here: the text follows md, which chose
 //! the parity members and the powers of g.
 //!
-//! Invariant: the text read back gives the images byte for byte; `text` checks it each time.
+//! Invariant: the text read back gives the images byte for byte; `text` checks this each time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,12 +18,12 @@ use super::fixture::{Content, Fixture, Member, Run, times_power};
 use super::host;
 use super::pattern::{SECTOR, unstamp};
 
-/// An image and the place of its data area, in sectors.
+/// A member's image and the place of its data area, in sectors.
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
     /// Sectors before the data area.
     pub(crate) data_start: usize,
-    /// Sectors of the data area; all others are kept as bytes.
+    /// Sectors of the data area; sectors outside of it are kept as bytes.
     pub(crate) data_sectors: usize,
 }
 
@@ -94,7 +94,7 @@ fn raw(
     stretches
 }
 
-/// Sectors of a member that are the sum of other members, and those members.
+/// Sectors of a member that are the sum of other members, and the numbers of these members.
 type Sums = BTreeMap<u64, Vec<usize>>;
 
 /// For each member, its sectors that are no repeated word and equal the sum of the other members.
@@ -122,7 +122,7 @@ fn sums(images: &[Vec<u8>], sources: &[Source], columns: &[Vec<Option<u64>>]) ->
     all
 }
 
-/// The value of all bytes, if they are equal.
+/// The value of all bytes, if all have the same value.
 fn one_byte(bytes: &[u8]) -> Option<u8> {
     let first = bytes.first()?;
     bytes.iter().all(|byte| byte == first).then_some(*first)
@@ -175,7 +175,7 @@ fn explain(
     if data.len() > 1 && data.iter().fold(0, |sum, (_, word)| sum ^ word) == word {
         return Content::P(data.iter().map(|(member, _)| *member).collect());
     }
-    // Tries first the powers of the sector before, which most sectors have.
+    // The powers of g of the sector before are tried first, since most sectors have the same.
     if let Some(Run { content: Content::Q(terms), .. }) = before {
         let find = |wanted| data.iter().find(|(member, _)| *member == wanted);
         let sum = terms.iter().try_fold(0, |sum, (member, exponent)| {

@@ -22,9 +22,9 @@ const BUFFER: usize = 1 << 20;
 /// A member of a case, in its state at the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    /// Size.
+    /// The member's size.
     pub(crate) sectors: u64,
-    /// Initial content; zeros if `None`.
+    /// Initial content of the member; zeros if `None`.
     pub(crate) image: Option<PathBuf>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn extract(drive: &File, regions: &[Region], folder: &Path) -> Result
     Ok(())
 }
 
-/// Copies bytes into `target`, which has a hole at that place.
+/// Copies bytes into `target`, which has a hole in the written range.
 fn copy(source: &File, from: u64, target: &File, to: u64, bytes: u64) -> Result<()> {
     let mut buffer = vec![0; BUFFER];
     let mut done = 0;

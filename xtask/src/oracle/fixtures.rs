@@ -34,8 +34,8 @@ pub(crate) fn make(bench: &Bench, word: &str, target: &Path) -> Result<usize> {
     make_of(bench, all, word, target)
 }
 
-/// Makes those of `all` with this word in their names, and writes them to `target`; returns how
-/// many.
+/// Makes the fixtures of `all` with this word in their names, and writes them to `target`; returns
+/// how many.
 pub(crate) fn make_of(
     bench: &Bench,
     mut all: Vec<Golden>,
@@ -96,7 +96,7 @@ fn one(golden: &Golden, report: &Report, folder: &Path, target: &Path) -> Result
 }
 
 /// A member's image and data area. The data offset is that of the array's creation; a member added
-/// later gets the first member's.
+/// later gets the first member's offset.
 fn source(case: &CaseReport, folder: &Path, index: usize) -> Result<Source> {
     let facts = case.values.get(&format!("member.{index}"));
     let facts = facts.or_else(|| case.values.get("member.0")).context("no member has facts")?;

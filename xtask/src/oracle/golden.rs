@@ -12,9 +12,9 @@ use super::spec::{ArraySpec, Level, Making};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Golden {
-    /// Members and script; the case's name is the fixture's.
+    /// Members and script; the case's name is the fixture's name.
     pub(crate) case: Case,
-    /// The fixture's purpose, in a sentence.
+    /// The fixture's purpose, as one sentence.
     pub(crate) about: String,
     pub(crate) ending: Ending,
     /// mdadm's words for level and layout.
@@ -31,7 +31,7 @@ fn sectors(metadata: &str) -> u64 {
     if matches!(metadata, "1.1" | "1.2") { AT_START } else { AT_END }
 }
 
-/// One array for each layout, metadata version and oddity of size.
+/// One array of md for each layout, metadata version and oddity of size.
 pub(crate) fn layouts() -> Vec<Golden> {
     let mut all = Vec::new();
     let mut add = |level, layout, metadata: &'static str, members: usize, making| {
@@ -95,7 +95,7 @@ fn unequal(all: &mut Vec<Golden>) {
         );
         all.push(golden);
     }
-    // Arrays that differ only in their members' sizes need different names.
+    // Arrays that differ only in their members' sizes get different names.
     for index in 1..all.len() {
         let name = all[index].case.name.clone();
         if all[..index].iter().any(|other| other.case.name == name) {

@@ -1,8 +1,8 @@
 //! One boot of a real kernel with md: cases in, report and member images out.
 //!
-//! Stands above `initramfs` (the booted system), `drive` (places of members) and `report` (the
-//! guest's output). It knows QEMU, processes and deadlines, and no RAID: a case is members and a
-//! script. KVM is never used: software emulation is the same on every host, and fast enough for
+//! This file stands above `initramfs` (the booted system), `drive` (places of members) and `report`
+//! (the guest's output). It knows QEMU, processes and deadlines, and no RAID: a case is members and
+//! a script. KVM is never used: software emulation is the same on every host, and fast enough for
 //! arrays of a few MiB. A guest has one processor. With more, QEMU must execute every locked
 //! operation and barrier of the kernel as a real one, which costs a quarter of the time. Several
 //! guests at a time use the cores.
@@ -41,7 +41,7 @@ pub(crate) struct Case {
 pub(crate) enum Ending {
     /// Each case stops its arrays; at the end the guest switches off.
     PowerOff,
-    /// Power is cut without a sync: arrays run on, and drives complete requests in flight.
+    /// Power is cut without a sync: arrays still run, and drives complete requests in flight.
     Cut,
     /// Arrays keep running under writes, and QEMU is killed: drives lose requests in flight.
     Killed,
@@ -52,9 +52,9 @@ pub(crate) enum Ending {
 pub(crate) struct Job {
     pub(crate) cases: Vec<Case>,
     pub(crate) ending: Ending,
-    /// Time limit of a script.
+    /// Time limit of each case's script, in seconds.
     pub(crate) case_seconds: u32,
-    /// Time limit of the boot.
+    /// Time limit of the boot, in seconds.
     pub(crate) boot_seconds: u64,
 }
 
@@ -72,21 +72,21 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// A guest of this host's newest kernel with md.
+    /// A guest that boots this host's newest kernel with md.
     pub(crate) fn new(cache: &Path) -> Result<Self> {
         Self::with(cache, &GuestAdditions::default())
     }
 
-    /// A guest of this host's newest kernel with md, with more modules and programs.
+    /// A guest that boots this host's newest kernel with md, with more modules and programs.
     pub(crate) fn with(cache: &Path, more: &GuestAdditions) -> Result<Self> {
         Ok(Self { initramfs: Initramfs::build(cache, more)? })
     }
 
     /// Boots, runs every case, and extracts the members of case `c` to `folder/c/0.img`, ...
     ///
-    /// A case whose script failed is no error here: the case's report shows the failure.
+    /// A case whose script failed is no error of this call: the case's report shows the failure.
     pub(crate) fn run(&self, job: &Job, folder: &Path) -> Result<Report> {
-        // An earlier boot's output must not count as this one's.
+        // An earlier boot's output must not count as output of this boot.
         std::fs::remove_dir_all(folder).ok();
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let members: Vec<_> = job.cases.iter().map(|case| case.members.clone()).collect();
@@ -100,8 +100,8 @@ impl Guest {
         std::fs::remove_file(folder.join("initrd"))?;
         let report = read_text(&folder.join("report")).and_then(|text| Report::parse(&text));
         if let Err(failure) = outcome {
-            // The report may be cut off anywhere and not parse; the failure is the error that
-            // counts.
+            // The report may be cut off anywhere and not parse; the boot's failure is the error
+            // that counts.
             return Err(failure.context(where_it_was(&report.unwrap_or_default())));
         }
         let report = report?;
@@ -122,14 +122,14 @@ pub(crate) struct Storm<'a> {
     pub(crate) images: &'a [PathBuf],
     /// Limit of each drive's writes per second, so that writes queue in the drive.
     pub(crate) writes_per_second: u32,
-    /// The case's shell script; it leaves the writer in the background.
+    /// The case's shell script; when it ends, its writer still runs in the background.
     pub(crate) script: &'a str,
     /// Time from the end of the script to the kill.
     pub(crate) lasting: Duration,
 }
 
 impl Guest {
-    /// Boots, runs the script, and kills QEMU while the writer runs.
+    /// Boots the guest, runs the script, and kills QEMU while the writer runs.
     pub(crate) fn storm(&self, storm: &Storm<'_>, folder: &Path) -> Result<()> {
         std::fs::remove_dir_all(folder).ok();
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
@@ -229,7 +229,7 @@ impl Drive {
     }
 }
 
-/// A QEMU process; dropping the value ends it.
+/// A QEMU process; dropping the value ends the process.
 struct Boot {
     child: Child,
     folder: PathBuf,
@@ -296,7 +296,7 @@ impl Boot {
 
 impl Drop for Boot {
     fn drop(&mut self) {
-        // Both calls fail only if the process has ended already.
+        // Kill and wait fail only if the process has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }

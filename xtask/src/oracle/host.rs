@@ -1,7 +1,7 @@
 //! Output of the host's own programs about images: mdadm's `--examine` and coreutils' `sha256sum`.
 //!
-//! mdadm reads superblocks of plain files as it does of devices, so the comparison of fields needs
-//! no boot.
+//! mdadm reads superblocks of plain files as those of devices, so the comparison of fields needs no
+//! boot.
 
 use std::path::Path;
 use std::process::Command;

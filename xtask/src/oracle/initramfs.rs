@@ -1,9 +1,9 @@
 //! The guest's initramfs: a kernel's md modules, busybox, mdadm and the oracle's scripts.
 //!
-//! Stands between the host's packages and `guest`. All files come from the host as installed
-//! (Debian: linux-image-amd64, busybox-static, mdadm, e2fsprogs, lvm2, fdisk, util-linux), except
-//! the agent, which `rustc` builds here. Nothing is downloaded. The base archive is cached; a job's
-//! scripts follow it as a second archive.
+//! This file stands between the host's packages and `guest`. All files come from the host as
+//! installed (Debian: linux-image-amd64, busybox-static, mdadm, e2fsprogs, lvm2, fdisk,
+//! util-linux), except the agent, which `rustc` builds here. Nothing is downloaded. The base
+//! archive is cached; a job's scripts follow the base archive as a second archive.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("library.sh", include_str!("guest/library.sh")),
 ];
 
-/// Additions to a guest's usual content.
+/// Modules and programs in addition to a guest's usual content.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GuestAdditions {
     /// Names of modules, each after its dependencies.
@@ -64,7 +64,7 @@ pub(crate) struct GuestAdditions {
     pub(crate) programs: &'static [&'static str],
 }
 
-/// A kernel and its archive.
+/// A kernel and its base archive.
 pub(crate) struct Initramfs {
     /// The kernel image that QEMU loads.
     pub(crate) kernel: PathBuf,
@@ -117,7 +117,7 @@ pub(crate) fn add_modules(archive: &mut Archive, root: &Path, names: &[&str]) ->
     let mut order = String::new();
     for name in names {
         let Some(path) = find_module(root, name) else {
-            // A later kernel may have built the module in, or have dropped it (linear).
+            // A later kernel may have the module built in, or may have dropped the module (linear).
             continue;
         };
         let content = match path.extension().and_then(|ending| ending.to_str()) {
@@ -159,7 +159,7 @@ pub(crate) fn add_programs(archive: &mut Archive, programs: &[&str]) -> Result<(
             format!("the guest needs {program} (Debian: mdadm, util-linux, busybox-static, e2fsprogs, lvm2, fdisk, fio)")
         })?;
         archive.file(&format!("bin/{name}"), &content);
-        // A static program makes ldd fail; that is no error.
+        // A static program makes ldd fail, which is no error.
         let listed = Command::new("ldd").arg(program).output().context("running ldd")?;
         for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
             if word.starts_with('/') {
@@ -204,7 +204,7 @@ fn build_agent(cache: &Path) -> Result<Vec<u8>> {
     std::fs::read(&program).with_context(|| format!("reading {}", program.display()))
 }
 
-/// Runs a program; returns its standard output, or an error with its message.
+/// Runs a program; returns its standard output, or an error with the program's message.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let result = command.output().with_context(|| format!("running {name}"))?;

@@ -1,9 +1,9 @@
 //! The arrays on which md and braid are compared.
 //!
-//! They combine levels, layouts, metadata versions, chunks and numbers of members, but are not the
-//! full product. Every layout occurs, every metadata version and every chunk meets every level, and
-//! the number of members varies. The generator turns through these lists at different speeds, so
-//! that pairs vary.
+//! The arrays combine levels, layouts, metadata versions, chunks and numbers of members, but are
+//! not the full product. Every layout occurs, every metadata version and every chunk meets every
+//! level, and the number of members varies. The generator turns through these lists at different
+//! speeds, so that pairs vary.
 
 use super::spec::{ArraySpec, Level, Making};
 
@@ -41,7 +41,7 @@ pub(crate) const RAID10_LAYOUTS: [&str; 6] = ["n2", "n3", "f2", "f3", "o2", "o3"
 const METADATA: [&str; 4] = ["1.2", "0.90", "1.0", "1.1"];
 const CHUNKS_KIB: [u32; 9] = [64, 4, 512, 16, 1024, 128, 8, 256, 32];
 
-/// Device sectors for members with this chunk: room for the superblock and a few chunks. The size
+/// Device sectors for members with this chunk: room for the superblock and a few chunks. The number
 /// is no multiple of the chunk.
 fn device_sectors(chunk_kib: u32) -> u64 {
     (2 << 11) + u64::from(chunk_kib) * 2 * 5 / 2 + 1024 + 88

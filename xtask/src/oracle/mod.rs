@@ -12,8 +12,8 @@
 //! scenarios/                 arrays that md made and a mishap broke: braid and mdadm rescue them
 //! ```
 //!
-//! This code knows mdadm, QEMU and files. It never loads a module, makes a device or needs root: md
-//! runs only in the guest.
+//! The oracle knows mdadm, QEMU and files. It never loads a module, makes a device or needs root:
+//! md runs only in the guest.
 
 mod braid;
 mod containers;
@@ -60,9 +60,9 @@ pub(crate) use initramfs::find_kernel;
 
 /// The repository's root.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-/// The folder of the guest's parts, within the folder of images.
+/// The folder of the guest's cached parts, within the folder of images.
 const CACHE: &str = "cache";
-/// Boots at a time, without `--boots`.
+/// Boots at a time, if `--boots` is not given.
 const BOOTS_DEFAULT: usize = 2;
 /// Days until `cargo xtask test` has run every array and every part.
 const SHARES: u8 = 4;

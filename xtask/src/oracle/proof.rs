@@ -17,8 +17,8 @@ use super::guest::{Case, Ending, Job};
 use super::spec::Level;
 use super::suite::{Bench, GivenArray, MadeArray, Maker};
 
-/// Judges every array, untouched; md also writes every third one and must find its writes. Returns
-/// how many passed.
+/// md judges every array, untouched; md also writes every third array and must find its writes.
+/// Returns how many arrays passed.
 pub(crate) fn just(bench: &Bench, made: &[MadeArray]) -> Result<usize> {
     let mut given: Vec<GivenArray> = made.iter().map(|array| give(array, &[])).collect();
     for (array, given) in made.iter().zip(&mut given).step_by(3) {
@@ -115,7 +115,7 @@ pub(crate) fn failures(bench: &Bench) -> Result<usize> {
     Ok(3)
 }
 
-/// The array as md left it, without some slots.
+/// The array as md left it, without the members of the slots in `lost`.
 pub(crate) fn give(array: &MadeArray, lost: &[usize]) -> GivenArray {
     let images = array.images.iter().enumerate();
     GivenArray {

@@ -11,7 +11,7 @@
 //!     @@STATUS number seconds
 //!     @@DONE seconds
 //!
-//! A line that does not fit this form is an error: an unreadable report proves nothing.
+//! A line of any other form is an error: an unreadable report proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ pub(crate) struct CaseReport {
 }
 
 impl CaseReport {
-    /// A value; an error if the script did not report it.
+    /// A value of the case; an error if the script did not report it.
     pub(crate) fn value(&self, key: &str) -> Result<&str> {
         self.values.get(key).map(String::as_str).with_context(|| format!("no value {key}"))
     }
 
-    /// A text; an error if the script did not report it.
+    /// A text of the case; an error if the script did not report it.
     pub(crate) fn text(&self, key: &str) -> Result<&str> {
         self.texts.get(key).map(String::as_str).with_context(|| format!("no text {key}"))
     }

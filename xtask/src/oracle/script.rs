@@ -1,6 +1,6 @@
 //! Parts of scripts for cases: shell for the guest, with the functions of `guest/library.sh`.
 //!
-//! They know mdadm's command line, but no host path and no region.
+//! The scripts use mdadm's command line, but contain no host path and no region.
 
 use super::spec::{ArraySpec, Making};
 
@@ -13,7 +13,7 @@ pub(crate) fn members(count: usize, without: &[usize]) -> String {
     kept.map(|slot| format!("$M{}", slot + 1)).collect::<Vec<_>>().join(" ")
 }
 
-/// Creates the array on zeroed members.
+/// Shell lines that create the array on zeroed members.
 pub(crate) fn create(spec: &ArraySpec) -> String {
     let count = spec.members.len();
     let present = members(count, &[]);
@@ -63,12 +63,12 @@ fn default_layout(spec: &ArraySpec) -> String {
     format!("echo {number} >/sys/module/raid0/parameters/default_layout\n")
 }
 
-/// Fills the array with stream `seed`, then some places with stream `seed + 1`.
+/// Shell lines that fill the array with stream `seed`, then some places with stream `seed + 1`.
 pub(crate) fn write(seed: u64) -> String {
     format!("agent fill $A {seed}\n{}", rewrite(seed + 1))
 }
 
-/// Writes some scattered places with stream `seed`.
+/// Shell lines that write some scattered places with stream `seed`.
 pub(crate) fn rewrite(seed: u64) -> String {
     format!("agent scribble $A {seed} {SCRIBBLES}\n")
 }
@@ -98,7 +98,7 @@ pub(crate) fn reverse(spec: &ArraySpec, without: &[usize]) -> String {
     script
 }
 
-/// The way back of a round trip: md reads (`sha256.readonly`), checks, writes some places with
+/// The second half of a round trip: md reads (`sha256.readonly`), checks, writes some places with
 /// stream `seed`, and reports the new content (`sha256`).
 pub(crate) fn reverse_and_write(spec: &ArraySpec, seed: u64) -> String {
     let mut script = reverse(spec, &[]);
@@ -114,8 +114,8 @@ pub(crate) fn reverse_and_write(spec: &ArraySpec, seed: u64) -> String {
     script
 }
 
-/// A case for an array that was not stopped. md reads it (`sha256.readonly`) and resyncs it once md
-/// may write. After that md must find no mismatch (`mismatch_cnt`).
+/// A case for an array that was not stopped. md reads the array (`sha256.readonly`) and resyncs it
+/// once md may write. After the resync md must find no mismatch (`mismatch_cnt`).
 pub(crate) fn crashed(spec: &ArraySpec) -> String {
     let present = members(spec.members.len(), &[]);
     let mut script = format!("mdadm --assemble --readonly $A {present}\n");
@@ -137,13 +137,14 @@ pub(crate) fn rejoin(spec: &ArraySpec, stale: &[usize]) -> String {
     }
     script += "rebuilt\nvalue degraded.rebuilt $(cat /sys/block/$D/md/degraded)\n";
     script += "scrub mismatch_cnt\n";
-    // Drops cached pages first, so that reads reach the members, each in turn.
+    // `content` drops cached pages first, so that reads reach the members, each in turn.
     script += "content sha256.rebuilt\n";
     script
 }
 
-/// md begins to recover the last slot onto an additional device, stops at sector `half`, and leaves
-/// the array. Before that, md writes some places with stream `seed` while the slot is empty.
+/// md begins to recover the last slot onto an additional device, stops at sector `half`, and stops
+/// the array. Before the recovery, md writes some places with stream `seed` while the slot is
+/// empty.
 pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let count = spec.members.len();
     let present = members(count, &[]);
@@ -153,7 +154,7 @@ pub(crate) fn begin_recovery(spec: &ArraySpec, seed: u64, half: u64) -> String {
     script + "mdadm --stop $A\n"
 }
 
-/// md begins to replace the last member by an additional device, stops at sector `half`, and leaves
+/// md begins to replace the last member by an additional device, stops at sector `half`, and stops
 /// the array. Then md writes some places with stream `seed`.
 pub(crate) fn begin_replace(spec: &ArraySpec, seed: u64, half: u64) -> String {
     let count = spec.members.len();

@@ -1,8 +1,8 @@
 //! The shape of an array in mdadm's words, and the losses that the array must survive.
 //!
-//! Stands below the matrix. Writes the arguments of `mdadm --create` and of `braid create`. Counts
-//! tolerated losses from the definition of each level, not from braid's geometry, which the oracle
-//! judges.
+//! This file stands below the matrix. It writes the arguments of `mdadm --create` and of `braid
+//! create`. It counts tolerated losses from the definition of each level, not from braid's
+//! geometry, which the oracle judges.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -44,7 +44,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// How md comes to have the array.
+/// The way in which md gets the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Making {
     /// `mdadm --create` makes it.
@@ -70,7 +70,7 @@ pub(crate) struct ArraySpec {
     pub(crate) metadata: &'static str,
     /// Chunk in KiB, if the level has one (linear uses it for rounding).
     pub(crate) chunk_kib: Option<u32>,
-    /// Device size of each slot, in sectors.
+    /// Size of each slot's device, in sectors.
     pub(crate) members: Vec<u64>,
     pub(crate) making: Making,
     /// md's `raid0.default_layout`: the layout of unequal members if superblocks have none.
@@ -142,14 +142,14 @@ impl ArraySpec {
         (0..count)
             .map(|chunk| {
                 // near: the copies of successive chunks follow each other. far and offset: each
-                // copy is one slot further to the right.
+                // copy of a chunk is one slot further to the right.
                 let first = if kind == "n" { chunk * copies } else { chunk };
                 let set = match self.making {
                     Making::PatchedFarSets(1) => count / copies,
                     Making::PatchedFarSets(_) => copies,
                     _ => count,
                 };
-                // The last set also takes the slots that are too few for a set of their own.
+                // The last far set also takes the slots that are too few for a set of their own.
                 let begin = (first / set).min(count / set - 1) * set;
                 let end = if begin / set == count / set - 1 { count } else { begin + set };
                 (0..copies).map(|copy| begin + (first - begin + copy) % (end - begin)).collect()
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(count(Level::Raid6, Some("ls"), 5), 1 + 5 + 10);
         // Two mirror pairs: each pair keeps one of its two members, or both.
         assert_eq!(count(Level::Raid10, Some("n2"), 4), 9);
-        // Copies are on neighbouring slots in a ring of 5: no two neighbours may be lost.
+        // Copies of far layouts are on neighbours in a ring of 5: no two neighbours may be lost.
         assert_eq!(count(Level::Raid10, Some("f2"), 5), 11);
         // With an odd number of members, the copies of near layouts form a ring too.
         assert_eq!(count(Level::Raid10, Some("n2"), 5), 11);

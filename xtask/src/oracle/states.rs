@@ -1,7 +1,7 @@
 //! Arrays in the states that assembly must judge, each made by a short story with the real md.
 //!
-//! Stands next to `golden`, which holds healthy arrays. Writes after an event are stamps of
-//! generation 2 and later, so that a stale member is visible by its content.
+//! This file stands next to `golden`, which holds healthy arrays. Writes after an event are stamps
+//! of generation 2 and later, so that a stale member is visible by its content.
 
 use super::drive::Member;
 use super::golden::Golden;
@@ -171,8 +171,9 @@ const STORIES: &[Story] = &[
         "raid5-bad-blocks",
         "raid5",
         4,
-        // If raid5 reads a bad block, it rewrites the block, which clears the record of it. So
-        // nothing is read afterwards. The last write makes md write superblocks.
+        // If raid5 reads a bad block, it rewrites the block and clears the block's record. So
+        // nothing is read after the bad blocks are recorded. The last write makes md write
+        // superblocks.
         "make 5 4 1.2; stamp; agent stamp $A 2 0 64; report; bad_blocks 2 '2112 8'; \
          bad_blocks 3 '3072 8'; agent stamp $A 2 0 64; mdadm --stop $A",
         "Member 1 has bad blocks at device sectors 2112+8, member 2 at 3072+8.",

@@ -41,13 +41,13 @@ pub(crate) struct MadeArray {
 /// An array that braid (or md) wrote, for md to judge.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenArray {
-    /// The shape that md must find.
+    /// The shape that md must find in the images.
     pub(crate) spec: ArraySpec,
     /// One image for each slot; `None` for a lost member.
     pub(crate) images: Vec<Option<PathBuf>>,
     /// Hash of the content that md must find.
     pub(crate) sha256: String,
-    /// The stream that md writes to some places afterwards (the way back of a round trip).
+    /// The stream that md writes to some places after reading (the second half of a round trip).
     pub(crate) rewrite: Option<u64>,
     /// Slots with stale images: md must notice, and rebuild them.
     pub(crate) stale: Vec<usize>,
@@ -159,12 +159,12 @@ impl Bench {
         Ok(verdicts.collect())
     }
 
-    /// Spreads cases over parallel boots; returns one report, and members in `folder/CASE`.
+    /// Spreads cases over parallel boots; returns one report, and puts members into `folder/CASE`.
     pub(crate) fn run(&self, cases: Vec<Case>, ending: Ending, folder: &Path) -> Result<Report> {
         self.run_jobs(cases, folder, |pile| Job::new(pile, ending))
     }
 
-    /// Spreads cases over parallel boots as [`Self::run`] does, with other limits.
+    /// Spreads cases over parallel boots as [`Self::run`] does, with other limits for boots.
     pub(crate) fn run_jobs(
         &self,
         cases: Vec<Case>,

@@ -2,7 +2,7 @@
 //! the installed QEMU, and a kernel with ublk_drv.
 //!
 //! apt gets lists of its own, so that the system's lists stay unchanged. A failure to fetch is
-//! printed and ends nothing: tests that need the package are skipped with the reason.
+//! printed and ends no step: tests that need the package are skipped with the reason.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ const FOLDER: &str = "target/newer-qemu";
 /// Folder of the unpacked kernel with ublk_drv, named after its suite.
 const KERNEL_FOLDER: &str = "target/kernel-trixie-backports";
 
-/// The package that depends on the newest kernel for clouds: it has the driver, and a third of the
-/// usual size.
+/// The package that depends on the newest kernel for clouds: this kernel has ublk_drv, and a third
+/// of the usual size.
 const KERNEL: &str = "linux-image-cloud-amd64";
 /// Backports of a later release: resizing a ublk device needs Linux 6.16.
 const KERNEL_SUITE: &str = "trixie-backports";
-/// Packages that an image depends on, and that make the kernel.
+/// Packages that a kernel image depends on, and that make up the kernel.
 const KERNEL_PARTS: [&str; 2] = ["linux-binary-", "linux-modules-"];
 
-/// Unpacks QEMU if the installed one is too old.
+/// Unpacks a newer QEMU if the installed QEMU is too old.
 pub(super) fn fetch_qemu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
     if folder.join("usr/bin/qemu-io").exists() || is_new("qemu-io") {
@@ -68,7 +68,7 @@ pub(crate) fn kernel() -> Result<PathBuf> {
         };
         let image = depends(KERNEL)?.into_iter().find(|name| name.starts_with("linux-image-"));
         let image = image.with_context(|| format!("{KERNEL} names no image"))?;
-        // Newer images are empty: the kernel and its modules are packages of their own.
+        // Newer image packages are empty: the kernel and its modules are separate packages.
         let mut packages = depends(&image)?;
         packages.retain(|name| KERNEL_PARTS.iter().any(|part| name.starts_with(part)));
         packages.push(image);
@@ -82,7 +82,7 @@ pub(crate) fn kernel() -> Result<PathBuf> {
     let image = images.into_iter().find(|file| file.is_file()).context("no image")?;
     fs::create_dir_all(&folder)?;
     fs::rename(image, folder.join("vmlinuz"))?;
-    // Renamed at the end: if the folder has modules, all its files are complete.
+    // The folder is renamed at the end: if `modules` exists, all its files are complete.
     fs::rename(release.path(), folder.join("modules"))?;
     fs::remove_dir_all(&unpacked)?;
     println!("unpacked a newer kernel in {KERNEL_FOLDER}");
@@ -128,7 +128,7 @@ fn fetch(
     names: impl FnOnce(&Apt) -> Result<Vec<String>>,
 ) -> Result<()> {
     let work = folder.with_extension("apt");
-    // An interrupted download has left packages there.
+    // An interrupted download has left packages in the work folder.
     if work.exists() {
         fs::remove_dir_all(&work)?;
     }

@@ -25,27 +25,27 @@ const STAY: [(&str, &str); 1] = [(
     "a handler is called with the worker, so that it can submit more; the worker keeps handlers until then",
 )];
 
-/// Types with methods in several files: a call of such a method counts as an import of that file.
+/// Types with methods in several files: a call of such a method imports the method's file.
 const LAYERED: [&str; 1] = ["Core"];
 
-/// A path as its names.
+/// A path in code, as its names.
 type Names = Vec<String>;
 
-/// A file as a module of its crate.
+/// A source file as a module of its crate.
 struct Module<'a> {
     /// Path from the crate's root; empty for the root.
     names: Names,
     source: &'a Source,
     /// The file's code without tests.
     code: String,
-    /// Inline modules: their places and names.
+    /// Inline modules of the file: their ranges and names.
     inline: Vec<(Range<usize>, String)>,
     uses: Vec<Use>,
     /// Modules that the file declares.
     children: Vec<String>,
 }
 
-/// One name that a `use` brings in.
+/// One name that a `use` brings into the file.
 struct Use {
     at: usize,
     names: Names,
@@ -53,14 +53,14 @@ struct Use {
     is_handed_on: bool,
 }
 
-/// A method in another file than its type.
+/// A method in another file than its type's definition.
 struct Method {
     type_name: String,
     name: String,
     module: usize,
 }
 
-/// For each file, the files that it imports, and the place of the first import.
+/// For each file, the files that it imports, and the offset of the first import.
 type Edges = Vec<BTreeMap<usize, usize>>;
 
 /// Finds circles of files in every crate, and permitted circles that no longer exist.
@@ -184,7 +184,7 @@ impl<'a> Module<'a> {
         self.names.iter().chain(inside.map(|(_, name)| name)).cloned().collect()
     }
 
-    /// The path of a name, from this crate's root; `None` for a name of another crate.
+    /// The path of a name, from the crate's root; `None` for a name of another crate.
     fn absolute(&self, at: usize, names: Names) -> Option<Names> {
         let mut base = self.place(at);
         let mut rest = names.as_slice();
@@ -197,7 +197,7 @@ impl<'a> Module<'a> {
                     rest = &rest[1..];
                 }
             }
-            // Only the path of a child counts; any other leads nowhere.
+            // Only a path that begins with a child's name counts; any other leads to no file.
             _ => {}
         }
         base.extend(rest.iter().cloned());
@@ -239,7 +239,7 @@ fn expand(prefix: &[String], text: &str, found: &mut Vec<(Names, String)>) {
     }
 }
 
-/// Every path in the code outside of `use`: its place and names.
+/// Every path in the code outside of `use`: its offset and names.
 fn paths(code: &str) -> Vec<(usize, Names)> {
     let mut found: Vec<(usize, Names)> = Vec::new();
     let mut end = 0;
@@ -305,7 +305,7 @@ fn without_uses(code: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The file that defines a name; `None` if it is not of this crate.
+/// The file that defines a name; `None` if no file of the crate defines it.
 fn resolve(modules: &[Module<'_>], names: &Names, depth: usize) -> Option<usize> {
     let prefix = |module: &&Module<'_>| names.starts_with(&module.names);
     let longest = modules.iter().filter(prefix).map(|module| module.names.len()).max()?;
@@ -317,7 +317,7 @@ fn resolve(modules: &[Module<'_>], names: &Names, depth: usize) -> Option<usize>
         let further = one.names.iter().chain(&rest[1..]).cloned().collect();
         return resolve(modules, &further, depth + 1);
     }
-    // A child in another folder (`#[path]`) is shared, and no file of this crate alone.
+    // A child in another folder (`#[path]`) is shared between crates, and no crate's own file.
     (!module.children.contains(name) && defines(module, name)).then_some(index)
 }
 
@@ -326,7 +326,7 @@ fn defines(module: &Module<'_>, name: &str) -> bool {
     name == "*" || words(&module.code).any(|(_, word)| word == name)
 }
 
-/// Methods in another file than their type.
+/// Methods in another file than their type's definition.
 fn methods(modules: &[Module<'_>]) -> Vec<Method> {
     let mut found = Vec::new();
     for (index, module) in modules.iter().enumerate() {
@@ -346,7 +346,7 @@ fn methods(modules: &[Module<'_>]) -> Vec<Method> {
     found
 }
 
-/// Each inherent `impl`: its place, and the type's name.
+/// Each inherent `impl`: its offset, and the type's name.
 fn inherent_impls(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in words(code).filter(|&(_, word)| word == "impl") {
@@ -373,7 +373,7 @@ fn defines_type(code: &str, name: &str) -> bool {
     })
 }
 
-/// The place of a method's call, by the name of the method's value.
+/// The offset of a method's call, found by the name of the value.
 fn call(module: &Module<'_>, code: &str, method: &Method) -> Option<usize> {
     let own = inherent_impls(&module.code).iter().any(|(_, name)| *name == method.type_name)
         || defines_type(&module.code, &method.type_name);
@@ -388,7 +388,7 @@ fn call(module: &Module<'_>, code: &str, method: &Method) -> Option<usize> {
     })
 }
 
-/// The usual name of a type's value: `ShardMemory` gives `shard_memory`.
+/// The usual name of a value of this type: `ShardMemory` gives `shard_memory`.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for (at, letter) in name.char_indices() {
@@ -400,7 +400,7 @@ fn snake(name: &str) -> String {
     snake
 }
 
-/// The shortest way from a file back to itself.
+/// The shortest chain of imports from a file back to itself.
 fn shortest_circle(edges: &Edges, start: usize) -> Option<Vec<usize>> {
     let mut before: BTreeMap<usize, usize> = BTreeMap::new();
     let mut next = VecDeque::from([start]);
@@ -427,7 +427,7 @@ fn shortest_circle(edges: &Edges, start: usize) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// The findings for a crate of these files.
+    /// The findings for a crate of these test files.
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let source =
             |(path, text): &(&str, &str)| Source::new(format!("crates/x/src/{path}"), text);

@@ -1,7 +1,7 @@
 //! Rules about crates: permitted dependencies.
 //!
-//! Reads `cargo metadata`, so it sees dependencies of features, and renamed ones. The table below
-//! is the drawing in ARCHITECTURE.md, one row for each crate.
+//! The rules read `cargo metadata`, so they see dependencies of features, and renamed ones. The
+//! table below is the drawing in ARCHITECTURE.md, one row for each crate.
 //!
 //! Normal and build dependencies follow the table. Dev-dependencies may also name pure crates, but
 //! no others: a pure crate's tests stay pure.
@@ -24,7 +24,7 @@ struct Row {
 }
 
 const ANY: &[&str] = &["*"];
-/// Crates from crates.io for pure crates: none of these reaches the outside world.
+/// Crates from crates.io for pure crates: no crate of this list reaches the outside world.
 const PURE_REGISTRY: &[&str] =
     &["thiserror", "zerocopy", "crc32c", "crc32fast", "rangemap", "slotmap", "smallvec"];
 /// Crates that any dev-dependency may name: the pure ones, and `test-needs`.
@@ -47,13 +47,13 @@ const FOR_TESTS: [&str; 14] = [
 
 /// Crates from crates.io that bring an asynchronous runtime.
 const RUNTIMES: [&str; 4] = ["tokio", "axum", "hyper", "hyper-util"];
-/// Workspace crates that may depend on those in `RUNTIMES`.
+/// Workspace crates that may depend on the crates in `RUNTIMES`.
 const ASYNCHRONOUS: [&str; 2] = ["braid-control", "braid-events"];
 
 const ROWS: [Row; 48] = [
-    // Has no content without the simulator's cfg, so the lowest crates may use it.
+    // The crate has no content without the simulator's cfg, so the lowest crates may use it.
     Row { name: "braid-sim-hooks", workspace: &[], registry: &[] },
-    // One instruction without effects.
+    // The crate is one instruction without effects.
     Row { name: "braid-prefetch", workspace: &[], registry: &[] },
     Row { name: "braid-geometry", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
     Row { name: "braid-parity", workspace: &["braid-sim-hooks"], registry: PURE_REGISTRY },
@@ -104,9 +104,9 @@ const ROWS: [Row; 48] = [
     },
     Row { name: "braid-imaging", workspace: &[], registry: PURE_REGISTRY },
     Row { name: "braid-lvm", workspace: &["braid-byte-reader"], registry: PURE_REGISTRY },
-    // Says which test needs what of the machine; not part of any product.
+    // The crate says which test needs what of the machine; it is not part of any product.
     Row { name: "braid-test-needs", workspace: &[], registry: &["rustix"] },
-    // The simulator replaces all crates that reach the outside world.
+    // The crate simulates braid: it replaces all crates that reach the outside world.
     Row {
         name: "braid-sim",
         workspace: &[
@@ -123,9 +123,9 @@ const ROWS: [Row; 48] = [
         ],
         registry: &[],
     },
-    // One unsafe call, kept out of the crate that opens members.
+    // The crate is one unsafe call, kept out of the crate that opens members.
     Row { name: "braid-block-ioctl", workspace: &[], registry: &["rustix"] },
-    // Drops a process's privileges; talks only to the kernel.
+    // The crate drops a process's privileges; it talks only to the kernel.
     Row {
         name: "braid-confine",
         workspace: &[],
@@ -136,16 +136,16 @@ const ROWS: [Row; 48] = [
         workspace: &["braid-block-ioctl", "braid-nbd-client", "braid-ownership"],
         registry: ANY,
     },
-    // Names for the shared state of threads, backed by the model checkers.
+    // The crate has names for the shared state of threads, backed by the model checkers.
     Row { name: "braid-concurrency", workspace: &[], registry: &["loom", "shuttle"] },
     Row { name: "braid-ring", workspace: &["braid-concurrency"], registry: ANY },
-    // Threads around a machine of states. It knows no RAID, so that the lab measures it alone.
+    // Threads around a state machine, without RAID, so that the lab measures it alone.
     Row {
         name: "braid-dispatch",
         workspace: &["braid-elevator", "braid-concurrency"],
         registry: ANY,
     },
-    // Part of the lab: a modelled machine, and the dispatcher's files compiled for it; not shipped.
+    // Parts of the lab: a modelled machine, and the dispatcher's files built for it; not shipped.
     Row { name: "braid-many-cores", workspace: &["braid-concurrency"], registry: &["generator"] },
     Row {
         name: "braid-many-cores-elevator",
@@ -174,15 +174,15 @@ const ROWS: [Row; 48] = [
         ],
         registry: ANY,
     },
-    // PEM files, for the NBD server's TLS and the client's.
+    // The crate reads PEM files, for the NBD server's TLS and the client's.
     Row { name: "braid-certificates", workspace: &[], registry: &["rustls", "thiserror"] },
-    // The record of an owner in etcd or S3, with blocking calls.
+    // The crate stores the record of an owner in etcd or S3, with blocking calls.
     Row {
         name: "braid-store",
         workspace: &["braid-certificates", "braid-ownership"],
         registry: ANY,
     },
-    // An NBD client with blocking calls.
+    // The crate is an NBD client with blocking calls.
     Row {
         name: "braid-nbd-client",
         workspace: &["braid-certificates", "braid-nbd-proto"],
@@ -193,7 +193,7 @@ const ROWS: [Row; 48] = [
         workspace: &["braid-certificates", "braid-nbd-proto", "braid-ring", "braid-concurrency"],
         registry: ANY,
     },
-    // Serves arrays, of which it knows only the interface.
+    // The crate serves arrays, of which it knows only the interface.
     Row {
         name: "braid-frontend-fuse",
         workspace: &["braid-fuse-proto", "braid-ring", "braid-runtime"],
@@ -209,18 +209,18 @@ const ROWS: [Row; 48] = [
         workspace: &["braid-virtio-proto", "braid-ring", "braid-runtime"],
         registry: ANY,
     },
-    // Knows values and HTTP; its caller provides the content.
+    // The crate knows values and HTTP; its caller provides the content.
     Row { name: "braid-control", workspace: &[], registry: ANY },
-    // Runs next to the server, outside the data path: notices, and the places that they are sent
-    // to.
+    // The crate runs next to the server, outside the data path: it has notices, and the places that
+    // they are sent to.
     Row {
         name: "braid-events",
         workspace: &["braid-console", "braid-control", "braid-geometry", "braid-runtime"],
         registry: ANY,
     },
-    // braid's dialogue with an operator; knows no array.
+    // The crate is braid's dialogue with an operator; it knows no array.
     Row { name: "braid-console", workspace: &["braid-control", "braid-member"], registry: ANY },
-    // Finds the content of devices, and the served arrays; serves none.
+    // The crate finds the content of devices, and the served arrays; it serves none.
     Row {
         name: "braid-discovery",
         workspace: &[
@@ -238,7 +238,7 @@ const ROWS: [Row; 48] = [
         ],
         registry: ANY,
     },
-    // The service. It reads no command line and no formats that only a rescue needs.
+    // The crate is the service. It reads no command line and no formats that only a rescue needs.
     Row {
         name: "braid-server",
         workspace: &[
@@ -266,7 +266,7 @@ const ROWS: [Row; 48] = [
         ],
         registry: ANY,
     },
-    // Opens arrays that do not start. The server serves the opened result.
+    // The crate opens arrays that do not start. The server serves the opened result.
     Row {
         name: "braid-rescue",
         workspace: &[
@@ -292,7 +292,7 @@ const ROWS: [Row; 48] = [
         registry: ANY,
     },
     Row { name: "braid", workspace: ANY, registry: ANY },
-    // Measures all crates. No crate depends on it; it does not use the simulator.
+    // The crate measures all crates. No crate depends on it; it does not use the simulator.
     Row {
         name: "braid-lab",
         workspace: &[
@@ -343,7 +343,7 @@ pub(super) struct Package {
 
 struct Dependency {
     name: String,
-    /// Whether the dependency is named by path; all others are from crates.io.
+    /// Whether the dependency is named by path; all other dependencies are from crates.io.
     is_ours: bool,
     is_dev: bool,
 }
@@ -362,7 +362,7 @@ pub(super) fn metadata(root: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The workspace's own crates.
+/// The packages of the workspace itself.
 pub(super) fn packages(metadata: &Value, root: &Path) -> Result<Vec<Package>> {
     let list = metadata["packages"].as_array().context("metadata lists packages")?;
     let mut packages = Vec::new();

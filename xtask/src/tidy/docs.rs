@@ -127,11 +127,11 @@ pub(super) fn named_checks(tree: &Tree, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The names in marks of the form `[kind: name]` or `[kind: name, name]`.
+/// The names in marks of a text, of the form `[kind: name]` or `[kind: name, name]`.
 fn marks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
     let open = format!("[{kind}: ");
     let inside = text.split(open.as_str()).skip(1).filter_map(|rest| rest.split_once(']'));
-    // A placeholder in a description of the form is no name.
+    // A placeholder in a description of the mark's form is no name.
     let names = inside.flat_map(|(names, _)| names.split(',').map(str::trim));
     names.filter(|name| !matches!(*name, "name" | "…")).collect()
 }

@@ -1,9 +1,9 @@
 //! Licence rule: linked packages permit MIT or Apache-2.0, and come from crates.io.
 //!
-//! Compares `cargo metadata` with the list in `deny.toml`, using the parser of `cargo deny`
-//! (`spdx`). `cargo deny` itself is available here only as source: it builds for minutes on two
-//! cores for a check of a second. Its advisories come from GitHub, which not every machine reaches.
-//! If `cargo deny` is installed, `cargo deny check` works on the same file.
+//! The rule compares `cargo metadata` with the list in `deny.toml`, using the parser of `cargo
+//! deny` (`spdx`). `cargo deny` itself is available here only as source: it builds for minutes on
+//! two cores for a check of a second. Its advisories come from GitHub, which not every machine
+//! reaches. If `cargo deny` is installed, `cargo deny check` works on the same file.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use spdx::{Expression, Licensee, ParseMode};
 
 use super::{Finding, Rule};
 
-/// The permitted source of packages.
+/// The only permitted source of packages.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 pub(super) fn allowed(root: &Path) -> Result<Vec<Licensee>> {
@@ -45,9 +45,9 @@ pub(super) fn check(metadata: &Value, allowed: &[Licensee], findings: &mut Vec<F
     }
 }
 
-/// Whether an expression can be fulfilled with permitted licences only.
+/// Whether a licence expression can be fulfilled with permitted licences only.
 fn is_allowed(expression: &str, allowed: &[Licensee]) -> bool {
-    // Lax parsing, because older crates write "MIT/Apache-2.0".
+    // The expression is parsed laxly, because older crates write "MIT/Apache-2.0".
     let expression = Expression::parse_mode(expression, ParseMode::LAX);
     let is_met = |expression: Expression| {
         expression.evaluate(|wanted| allowed.iter().any(|licensee| licensee.satisfies(wanted)))

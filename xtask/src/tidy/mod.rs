@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the house rules as a program.
 //!
-//! Reads every Rust and Markdown file of the repository and `cargo metadata`, and prints one line
-//! for each thing that breaks a rule, with file and line. Changes nothing.
+//! `tidy` reads every Rust and Markdown file of the repository and `cargo metadata`, and prints one
+//! line for each violation of a rule, with file and line. It changes nothing.
 //!
 //! ```text
 //! Tree ── text ───┐
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Invariants:
-//! - every rule has a test that plants a violation and sees it found;
+//! - every rule has a test that plants a violation, which the rule must find;
 //! - the repository itself is clean `[check: the_repository_is_tidy]`.
 
 mod circles;
@@ -63,7 +63,7 @@ enum Rule {
 }
 
 impl Rule {
-    /// Every rule; a rule that is missing here could not be named by a document.
+    /// Every rule; a rule that this list lacks could not be named by a document.
     const ALL: [Self; 18] = [
         Self::Dependencies,
         Self::Licences,
@@ -109,7 +109,7 @@ impl Rule {
     }
 }
 
-/// One broken rule at one place.
+/// One violation of a rule at one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     rule: Rule,

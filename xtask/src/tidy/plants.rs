@@ -1,13 +1,13 @@
-//! Rules about planted bugs: each is a statement of its own, so that readers can skip them.
+//! Rules about planted bugs: each bug is a statement of its own, so that readers can skip it.
 //!
-//! Uses the scanner's view of code. Two statements are permitted, and no others:
+//! The rules use the scanner's view of code. Two statements are permitted, and no others:
 //!
 //! ```text
 //! if planted(Bug::X) { .. }                   no else; more conditions may follow with &&
 //! let name = spoiled(Bug::X, name, wrong);    or without let: what was right before keeps its name
 //! ```
 //!
-//! Knows statements by their boundaries only: a brace or semicolon before, and the text after.
+//! The rules find statements by boundaries only: a brace or semicolon before, the text after.
 
 use super::source::{Source, block_end, words};
 use super::{Finding, Rule};
@@ -55,7 +55,7 @@ fn is_branch(code: &str, at: usize, end: usize) -> bool {
         && !code[after..].trim_start().starts_with("else")
 }
 
-/// Whether the call `at..end(` assigns a name its own value or a wrong one.
+/// Whether the call `at..end(` assigns to a name either the name's own value or a wrong value.
 fn is_value(code: &str, at: usize, end: usize) -> bool {
     let start = code[..at].rfind(['{', '}', ';']).map_or(0, |boundary| boundary + 1);
     let Some(place) = code[start..at].trim().strip_suffix('=') else { return false };

@@ -65,11 +65,11 @@ pub(super) fn check_document(document: &Document, findings: &mut Vec<Finding>) {
     prose.end_block(findings);
 }
 
-/// The state of reading a file, up to some line.
+/// The state of the reader of a file, up to some line.
 struct Prose {
     path: String,
     columns_max: usize,
-    /// Whether fenced lines and tables may be wider, as in documents.
+    /// Whether lines in fences and tables may be wider, as in documents.
     may_be_wide: bool,
     is_fenced: bool,
     /// The open paragraph and its first line.
@@ -89,7 +89,7 @@ impl Prose {
         }
     }
 
-    /// Takes a line: `text` is its prose, `whole` the line as it stands in the file.
+    /// Reads a line of the file: `text` is its prose, `whole` the line as it stands in the file.
     fn line(&mut self, number: usize, text: &str, whole: &str, findings: &mut Vec<Finding>) {
         let is_indented = self.paragraph.is_empty() && text.starts_with("    ");
         let text = text.trim();
@@ -181,7 +181,7 @@ fn sentences(paragraph: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Why a sentence breaks the rules; `None` if it does not.
+/// Why a sentence breaks a rule; `None` if it breaks none.
 fn fault(sentence: &str) -> Option<String> {
     let begins = SUBJECTS.into_iter().find(|subject| sentence.starts_with(subject));
     if let Some(subject) = begins.filter(|_| !sentence.ends_with('?')) {

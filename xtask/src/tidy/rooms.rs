@@ -1,8 +1,8 @@
 //! Rules about `unsafe`: crates that forbid it, and *rooms*, the few files and folders that may
 //! contain it.
 //!
-//! Clippy demands a `// SAFETY:` comment at each block; this file limits the places of blocks. A
-//! room without unsafe code must leave the table.
+//! Clippy demands a `// SAFETY:` comment at each block of unsafe code; this file limits the places
+//! of such blocks. A room without unsafe code must leave the table.
 
 use super::source::{Source, words};
 use super::tree::Tree;
@@ -43,7 +43,7 @@ const FORBIDDEN: [&str; 27] = [
 struct Room {
     /// The room's path from the repository root; a folder ends in `/`.
     path: &'static str,
-    /// Why safe Rust is not enough. Readers need it; it is printed when the room is empty.
+    /// Why safe Rust is not enough here: for readers, and printed when the room is empty.
     reason: &'static str,
 }
 

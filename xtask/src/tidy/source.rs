@@ -1,7 +1,8 @@
 //! A Rust file split into code, comments and strings, byte for byte.
 //!
-//! Stands below every tidy rule that reads Rust. Tokens come from `proc-macro2`, the base of
-//! procedural macros; the text between tokens is comments, which no parser keeps. No grammar.
+//! This file stands below every tidy rule that reads Rust. Tokens come from `proc-macro2`, the base
+//! of procedural macros; the text between tokens is comments, which no parser keeps. No grammar is
+//! known.
 //!
 //! Two views of the same length as the file, so that an offset in one is an offset in all:
 //!
@@ -107,7 +108,7 @@ impl Source {
     }
 }
 
-/// The offset after the item that starts at `start`: after its closing brace, or its semicolon.
+/// The offset after the item that starts at `start`: after its closing brace or semicolon.
 pub(super) fn block_end(code: &str, start: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut square = 0_usize;

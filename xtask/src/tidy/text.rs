@@ -1,8 +1,8 @@
 //! Rules about words: banned marks, module headers, forbidden words of pure crates, licences,
 //! examples.
 //!
-//! They read a source's views of code and comments, so that a banned word in a string (as in this
-//! file) is no finding. They know no grammar beyond "a word".
+//! The rules read a source's views of code and comments, so that a banned word in a string (as in
+//! this file) is no finding. They know no grammar beyond "a word".
 
 use super::source::{Source, words};
 use super::tree::Document;
@@ -30,7 +30,7 @@ const PURE: [&str; 17] = [
     "engine",
     "sim",
 ];
-/// Words that a pure crate never contains: clocks, threads, files, sockets, chance.
+/// Words that a pure crate must not contain: clocks, threads, files, sockets, chance.
 const WORLD: [&str; 11] = [
     "Instant::now",
     "SystemTime",
@@ -131,7 +131,7 @@ fn deterministic(source: &Source, findings: &mut Vec<Finding>) {
 }
 
 /// Finds code in documentation that rustdoc would run as an example. To run examples, cargo builds
-/// all libraries once more with other features, which takes minutes; tests show the same.
+/// all libraries once more with other features, which takes minutes; tests show the same behaviour.
 fn examples(source: &Source, findings: &mut Vec<Finding>) {
     let mut is_inside = false;
     for (index, line) in source.text.lines().enumerate() {
@@ -164,7 +164,7 @@ fn starts_word(code: &str, at: usize) -> bool {
 }
 
 fn gpl(path: &str, text: &str, findings: &mut Vec<Finding>) {
-    // Each text is cut in two, so that this file does not find itself.
+    // Each text is cut in two, so that the rule does not find this file.
     let signs = [concat!("gnu general public", " license"), concat!("identifier: ", "gpl")];
     for (index, line) in text.lines().enumerate() {
         let line = line.to_lowercase();

@@ -1,6 +1,6 @@
 //! The repository as tidy reads it: every Rust and Markdown file outside build outputs.
 //!
-//! Walks folders itself, so that it also checks a tree without git history.
+//! `Tree` walks folders itself, so that it also checks a tree without git history.
 
 use std::fs;
 use std::path::{Path, PathBuf};

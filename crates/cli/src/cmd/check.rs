@@ -1,7 +1,7 @@
 //! `braid check`: has the server read and compare a running array, and waits for the end.
 //!
-//! The server does the check. This command requests it, polls it, and prints the result.
-//! Interrupting the command leaves the check running.
+//! The server does the check. This command requests the check, polls its progress, and prints the
+//! result. Interrupting the command leaves the check running.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn line(array: &Array) -> String {
     }
 }
 
-/// The answer to a request, if the command does not wait.
+/// The answer to a request about checks in words, if the command does not wait.
 fn asked_words(answer: &JobsAnswer, running: &RunningArray) -> String {
     let (name, word) = (printable(&answer.name), running.word(&[]));
     let all = all_words(&running.array);
@@ -229,7 +229,7 @@ fn ended(check: &LastJob, name: &str, word: &str) -> CliError {
     error.remedy(Risk::Look, "See its state", format!("braid status {word}"))
 }
 
-/// `0.4 s`, `12 s`, `4 min 3 s`, `11 h 3 min`.
+/// A duration in words: `0.4 s`, `12 s`, `4 min 3 s`, `11 h 3 min`.
 fn took_words(took: Duration) -> String {
     let seconds = took.as_secs();
     match seconds {

@@ -1,7 +1,7 @@
 //! Shell completion: verbs, options, and the names of existing arrays.
 //!
-//! `COMPLETE=bash braid` prints the script that a shell loads once; packages install it. After that
-//! the shell asks braid itself, so that completions are never out of date.
+//! `COMPLETE=bash braid` prints the script that a shell loads once; packages install it. With the
+//! script loaded, the shell asks braid itself, so that completions are never out of date.
 
 use clap::CommandFactory;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
@@ -25,7 +25,7 @@ pub(crate) fn command() -> clap::Command {
     })
 }
 
-/// Served arrays by the names of their sockets; a shell does not wait for an answer.
+/// Served arrays by the names of their sockets, none of which is asked: a shell does not wait.
 fn served() -> Vec<CompletionCandidate> {
     let sockets = running::sockets().into_iter();
     sockets
@@ -33,7 +33,7 @@ fn served() -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// Arrays that have a configuration file.
+/// Names of arrays that have a configuration file.
 fn configured() -> Vec<CompletionCandidate> {
     config::names(&config::folder()).into_iter().map(CompletionCandidate::new).collect()
 }

@@ -5,12 +5,12 @@
 //!         -> apply: make files, save overwritten bytes, wipe, zero, superblocks -> look again
 //! ```
 //!
-//! It does not resync. Like mdadm it marks members that existed before and were not zeroed in their
-//! superblocks, and tells the operator.
+//! `create` does not resync. Like mdadm, it marks members that existed before and were not zeroed
+//! in their superblocks, and tells the operator.
 //!
 //! Invariants:
-//! - with `-n`, or refused, not one byte changes (`tests/create_refusals.rs`);
-//! - a recognisable signature is overwritten only if it was named, and it is saved first
+//! - with `-n`, or if refused, not one byte changes (`tests/create_refusals.rs`);
+//! - a recognisable signature is overwritten only if the operator named it, and it is saved first
 //!   (`tests/create_destroy.rs`);
 //! - the new array is read back and must assemble (`tests/create.rs`).
 
@@ -101,7 +101,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The command line again, for the operator to copy; never with `-n`.
+    /// The command line of this `create`, for the operator to copy; never with `-n`.
     fn command_line(&self) -> String {
         let name = match &self.called {
             Some(name) => option_words("--name", name),
@@ -150,7 +150,7 @@ impl Args {
 }
 
 impl Args {
-    /// Separates name and members. A file in the place of the name was meant as a member.
+    /// Separates name and members. A file as the first word was meant as a member.
     fn named(&mut self) -> Result<(), CliError> {
         if let Some(name) = self.called.clone() {
             let first = std::mem::replace(&mut self.name, name);

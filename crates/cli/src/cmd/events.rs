@@ -1,7 +1,7 @@
 //! `braid events`: prints recent events of arrays, and with `-f` new ones.
 //!
-//! It reads the history in the state folder, so it needs no server. With `-f` it also listens to
-//! running arrays over their control sockets, which needs no history.
+//! `events` reads the history in the state folder, so it needs no server. With `-f` it also listens
+//! to running arrays over their control sockets, which needs no history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use braid_console::output::stdout;
 use braid_console::output::utc::format_utc;
 use braid_discovery::running;
 
-/// Interval of looking for new lines in history files and for new running arrays.
+/// Interval of checking for new lines in history files and for new running arrays.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -48,14 +48,14 @@ pub(super) struct ArrayHistory {
 
 /// A message of a thread that follows a running array.
 enum StreamMessage {
-    /// From now on the thread receives every event.
+    /// The thread receives every event after this message.
     Began,
     Event(Box<Event>),
 }
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let path = args.array.as_deref().filter(|word| word.contains('/'));
-    // Only the server at a socket knows the array's UUID.
+    // The UUID of an array named by its socket is known only to the server at this socket.
     let uuid = path.map(|path| running::find(path).map(|found| found.array.uuid)).transpose()?;
     let (state_dir, array) = (&globals.state_dir, uuid.as_deref().or(args.array.as_deref()));
     let kept = match histories(state_dir, array) {
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             return Ok(Exit::Done);
         }
         let next = heard.recv_timeout(LOOK);
-        // Events written before a stream began come before the stream's own.
+        // Events written before a stream began are shown before the stream's own events.
         if !matches!(next, Ok(StreamMessage::Event(_))) || looked.elapsed() >= LOOK {
             let kept = histories(state_dir, array).unwrap_or_default();
             let new = kept.into_iter().flat_map(|kept| seen.unseen(kept.events));
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     }
 }
 
-/// Follows every running array, also one that starts later. The threads end with the process.
+/// Follows every running array, also an array that starts later. The threads end with the process.
 fn follow_all(sockets: &dyn Fn() -> Vec<PathBuf>, sender: &Sender<StreamMessage>) {
     let followed = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
     loop {
@@ -135,8 +135,8 @@ fn lock(followed: &Mutex<BTreeSet<PathBuf>>) -> MutexGuard<'_, BTreeSet<PathBuf>
     followed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Follows one array until it stops or does not answer. The error does not matter, because its
-/// history is read in any case.
+/// Follows one array until it stops or does not answer. The error does not matter, because the
+/// array's history is read in any case.
 fn follow(socket: &Path, sender: &Sender<StreamMessage>) {
     let client = Client::new(socket, Some(running::PATIENCE));
     let tell = |heard| sender.send(heard).is_ok();
@@ -158,7 +158,7 @@ struct ShownEvents(BTreeMap<String, BTreeSet<(Moment, u64)>>);
 const SEEN_MAX: usize = 1 << 16;
 
 impl ShownEvents {
-    /// The events that were not seen yet.
+    /// The events of `events` that were not shown yet.
     fn unseen(&mut self, mut events: Vec<Event>) -> Vec<Event> {
         events.retain(|event| {
             let seen = self.0.entry(event.uuid.clone()).or_default();
@@ -220,12 +220,12 @@ fn unknown(state_dir: &Path, array: &str) -> CliError {
 pub(super) struct ArrayNames(BTreeMap<String, BTreeSet<String>>);
 
 impl ArrayNames {
-    /// Notes the name of an event that was shown, or is about to be.
+    /// Notes the array's name in an event that was shown, or is about to be shown.
     pub(super) fn add(&mut self, event: &Event) {
         self.0.entry(event.array.clone()).or_default().insert(event.uuid.clone());
     }
 
-    /// The array's name for this event, with its UUID if the name is ambiguous.
+    /// The array's name in this event, with its UUID if several arrays had this name.
     fn word(&self, event: &Event) -> String {
         match self.0.get(&event.array).is_some_and(|uuids| uuids.len() > 1) {
             true => format!("{} ({})", event.array, event.uuid),
@@ -290,7 +290,7 @@ mod tests {
         );
     }
 
-    /// Numbers begin at 1 again after a history was deleted, and at a second server without a
+    /// Event numbers begin at 1 again after a history was deleted, and at a second server without a
     /// history.
     #[test]
     fn each_event_is_shown_once_from_wherever_it_comes() {

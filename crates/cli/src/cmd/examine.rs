@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An unreadable member is reported in its place, and the other members are examined all the same.
-//! The command fails with that error only if no member could be read.
+//! The command fails with the member's error only if no member could be read.
 //!
 //! Exit status: 0 an array could be served and is healthy; 3 something needs attention (degraded,
 //! stale, damaged, refused, ...); 10 no md superblock on any of them (`tests/examine.rs`).
@@ -37,13 +37,13 @@ pub(crate) struct Args {
 }
 
 struct Findings {
-    /// Bitmap files among the paths; they are no members.
+    /// Bitmap files among the given paths; they are no members.
     bitmap_files: Vec<GivenBitmapFile>,
     /// The examined members, in the order of the command line.
     examined: Vec<ExaminedMember>,
     /// Assembly of the members that could be read; its verdicts are in the order of these members.
     assembly: Assembly,
-    /// The refusal, if any, as an error with remedies.
+    /// The refusal to assemble, if any, as an error with remedies.
     refused: Option<CliError>,
 }
 
@@ -81,11 +81,11 @@ fn look(args: &Args, state_dir: &Path) -> Result<Findings, CliError> {
         if let Err(error) = &found
             && error.code() == Code::Shortage
         {
-            // A shortage of this process says nothing about the array.
+            // A shortage in this process says nothing about the array, so the command fails.
             return Err(error.clone());
         }
         if let Ok(member) = &mut found {
-            // A loop device over another member is that member, not a copy of it.
+            // A loop device over another member counts as this other member, not as a copy of it.
             let reach = Reach::of(path);
             let first = reached.iter().find(|(other, _)| reach.shared_with(other).is_some());
             first.inspect(|(_, identity)| member.identity.clone_from(identity));

@@ -1,6 +1,7 @@
-//! `braid grow` and `braid revert`: change the shape of a running array, and go back.
+//! `braid grow` and `braid revert`: change a running array's shape, and return to the old shape.
 //!
-//! The server judges and acts. Both commands return at once; `braid wait NAME --for idle` waits.
+//! The server judges the request and makes the change. Both commands return at once; `braid wait
+//! NAME --for idle` waits for the end.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Words from mdadm, ZFS, LVM and other commands, and braid's word for each.
 //!
-//! This table is asked before the search for braid's verb with the nearest spelling, which may mean
-//! the opposite (`detail`, `fail`).
+//! This table of foreign words is searched before braid's verbs with similar spelling, which may
+//! mean the opposite (`detail`, `fail`).
 
 use braid_console::error::{CliError, Risk};
 

@@ -80,7 +80,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
 
 fn help_on(verb: &str) -> Option<String> {
     let mut command = Cli::command();
-    // Fills in the whole command line for the usage of each verb.
+    // Fills in the whole command line for the usage text of each verb.
     command.build();
     command.find_subcommand_mut(verb).map(|verb| verb.render_long_help().to_string())
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     };
     let saved = if kinds.is_empty() { saved(args, since, globals)? } else { Vec::new() };
     let mut events: Vec<Event> = match histories(&globals.state_dir, args.array.as_deref()) {
-        // An array that was made and never served has no history.
+        // An array that was made and never served has saved records but no history.
         Err(error) if error.code() == Code::NoHistory && !saved.is_empty() => Vec::new(),
         histories => histories?.into_iter().flat_map(|history| history.events).collect(),
     };
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The saved records of the chosen array. An unreadable record is kept for every choice.
+/// The saved records of the chosen array. An unreadable record is returned for every choice.
 fn saved(
     args: &Args,
     since: Option<Moment>,
@@ -94,7 +94,7 @@ fn time_of(file: &RecordFile) -> Moment {
     Moment::from_unix(file.record.as_ref().map_or(Duration::ZERO, |record| record.time))
 }
 
-/// Puts each record before the first event that is later.
+/// Puts each saved record before the first later event.
 fn in_order(events: Vec<Event>, saved: Vec<RecordFile>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut saved = saved.into_iter().peekable();

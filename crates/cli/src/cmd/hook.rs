@@ -1,8 +1,8 @@
 //! `braid hook`: delivers events for a confined server, which may run no program and open no
 //! connection. Not for operators.
 //!
-//! The server starts one `braid hook` for each hook before it confines itself, with the hook as
-//! argument, and sends events to its standard input, a socket. See
+//! The server starts one `braid hook` for each hook before the server confines itself. It passes
+//! the hook as argument, and sends events to the process's standard input, a socket. See
 //! `braid_events::hooks::hook_process`.
 
 use std::os::fd::AsFd;

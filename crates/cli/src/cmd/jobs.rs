@@ -107,7 +107,7 @@ pub(super) fn tell(answer: &JobsAnswer, globals: &Globals, words: impl FnOnce() 
     }
 }
 
-/// The job that runs or is paused, and does not only wait for another.
+/// The job that runs or is paused, and does not only wait for another job.
 fn there(jobs: &[Job]) -> Option<&Job> {
     jobs.iter().find(|job| job.state != JobState::Waiting)
 }

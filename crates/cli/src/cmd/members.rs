@@ -1,7 +1,8 @@
 //! `braid add`, `spare`, `fail`, `remove` and `replace`: change the members of a running array.
 //!
-//! The server probes devices, decides and acts. These commands make paths absolute, because the
-//! server may run in another folder. They return at once; `braid wait` waits for a rebuild.
+//! The server probes devices, decides on the request and changes the array. These commands make
+//! paths absolute, because the server may run in another folder. They return at once; `braid wait`
+//! waits for a rebuild.
 
 mod open_descriptors;
 
@@ -109,8 +110,8 @@ pub(crate) fn spare(args: &JoinArgs, globals: &Globals) -> Result<Exit, CliError
     join(args, (MemberRequest::Spare, false), globals)
 }
 
-/// `braid set NAME write-mostly=...`: makes exactly these members write-mostly, given as slots or
-/// paths with commas between them, or `none`.
+/// `braid set NAME write-mostly=...`: makes exactly these members write-mostly. Members are given
+/// as slots or paths with commas between them, or `none`.
 pub(crate) fn set_write_mostly(
     array: &str,
     members: &str,
@@ -177,7 +178,7 @@ pub(crate) fn remove(args: &RemoveArgs, globals: &Globals) -> Result<Exit, CliEr
     Ok(Exit::Done)
 }
 
-/// The body of a request about these devices.
+/// The body of a request that names these devices.
 pub(super) fn wanted(
     request: MemberRequest,
     devices: &[PathBuf],
@@ -212,7 +213,7 @@ fn ask(
     dry_run: bool,
 ) -> Result<MembersAnswer, CliError> {
     let target = if dry_run { "/v1/members?dry_run=true" } else { "/v1/members" };
-    // A server confined without file access gets open descriptors instead.
+    // A server confined without file access gets open descriptors instead of paths.
     let opens = running.array.confined.iter().any(|closed| closed == "files");
     let handed = if opens {
         open_descriptors::open_all(wanted)
@@ -223,14 +224,14 @@ fn ask(
     let descriptors: Vec<_> = handed.descriptors.iter().map(AsFd::as_fd).collect();
     let answer = running.client().post_passing::<MembersAnswer>(target, &wanted, &descriptors);
     let answer = answer.map_err(|error| unanswered(&running.control, &error));
-    // The reason why the device could not be opened here says more than the server's refusal.
+    // The error of opening the device in this process says more than the server's refusal.
     answer.map_err(|error| match handed.why {
         Some(why) if error.code() == Code::FilesClosed => why,
         _ => error,
     })
 }
 
-/// A path as it is sent to the server.
+/// A path in the form that is sent to the server.
 fn absolute(path: &Path) -> Result<String, CliError> {
     let absolute = braid_member::absolute(path);
     let label = path.display().to_string();
@@ -246,7 +247,7 @@ fn absolute(path: &Path) -> Result<String, CliError> {
     })
 }
 
-/// A member as it is sent to the server: a slot number, one of `words`, or a path.
+/// A member in the form that is sent to the server: a slot number, one of `words`, or a path.
 fn member(path: &Path, words: &[&str]) -> Result<String, CliError> {
     let text = path.to_str().unwrap_or_default();
     let is_number = !text.is_empty() && text.chars().all(|sign| sign.is_ascii_digit());
@@ -312,10 +313,10 @@ fn joined(answer: &MembersAnswer, word: &str) -> String {
     lines.join("\n")
 }
 
-/// The advice for an array that is served by a list of its members.
+/// The advice for an array that is served from a list of its members.
 const NAME_IT: &str = "  name it from now on when serving the array: braid serve, or its unit";
 
-/// Destroyed contents of the devices, and the file that keeps their ends.
+/// Destroyed contents of the devices, and the file that has the saved ends of the devices.
 fn destroyed(answer: &MembersAnswer) -> Vec<String> {
     let gone = if answer.dry_run { "would be destroyed" } else { "was destroyed" };
     let things = answer.destroyed.iter().map(|thing| format!("  {}  {gone}", printable(thing)));
@@ -379,7 +380,7 @@ fn failed(answer: &MembersAnswer, word: &str) -> String {
         (_, 1.., true) => {
             lines.push(format!("  a spare waits; start the rebuild:  braid resume {word}"));
         }
-        // A spare waits, or has taken the slot meanwhile.
+        // A spare is waiting, or has taken the failed member's slot meanwhile.
         _ => {
             lines.push("  a spare takes its place by itself, and is rebuilt".to_owned());
             lines.push(format!("  wait for the end:  braid wait {word} --for rebuild"));

@@ -1,7 +1,7 @@
 //! Polls a running array until a condition holds, with a status line on the terminal.
 //!
-//! The line goes to standard error, and only if that is a terminal. Each line overwrites the one
-//! before.
+//! The status line goes to standard error, and only if standard error is a terminal. Each line
+//! overwrites the one before.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -24,21 +24,21 @@ const NAP: Duration = Duration::from_millis(20);
 /// The result of one look at the array: whether the awaited condition holds.
 pub(super) enum PollState<T> {
     Over(T),
-    /// The condition does not hold yet. The field is the text of the status line.
+    /// The awaited condition does not hold yet. The field is the text of the status line.
     GoesOn(String),
 }
 
 pub(super) enum PollResult<T> {
     Over(T),
     Interrupted,
-    /// The time is up. The field is the text of the last status line.
+    /// The time limit is reached. The field is the text of the last status line.
     TimeUp(String),
 }
 
-/// Polls until `look` reports the end, a signal arrives, or the time is up.
+/// Polls until `look` reports the awaited condition, a signal arrives, or the time is up.
 ///
 /// # Errors
-/// The array cannot be asked any more, or `look` fails.
+/// The array no longer answers, or `look` fails.
 pub(super) fn poll<T>(
     running: &RunningArray,
     limit: Option<Duration>,
@@ -70,7 +70,7 @@ pub(super) fn poll<T>(
     }
 }
 
-/// The status line; a drop removes it.
+/// The status line on the terminal; a drop removes the line.
 struct Line {
     is_shown: bool,
 }
@@ -96,13 +96,13 @@ impl Drop for Line {
     }
 }
 
-/// Columns of the terminal, if it says so.
+/// The number of the terminal's columns, if the terminal reports it.
 fn columns() -> Option<usize> {
     let columns = tcgetwinsize(std::io::stderr()).ok()?.ws_col;
     (columns > 0).then_some(usize::from(columns))
 }
 
-/// The text cut to one line of the terminal, since the rest would wrap and stay on the screen.
+/// The text cut to one line of the terminal, since a longer text would wrap and stay on the screen.
 fn cut(text: &str, columns: Option<usize>) -> String {
     text.chars().take(columns.map_or(usize::MAX, |columns| columns.saturating_sub(1))).collect()
 }

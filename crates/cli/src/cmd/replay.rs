@@ -1,8 +1,8 @@
 //! `braid replay`: replays the partial parity log (PPL) of a stopped array onto its members.
 //!
-//! Use it before md runs the array, because md's own recovery loses records that end with the log's
-//! area. Use it also before removing a present member. Superblocks and logs stay as they are. So
-//! the replay can be repeated, by md as well, with the same parity.
+//! Use `replay` before md runs the array, because md's own recovery loses records that end with the
+//! log's area. Use it also before removing a present member. Superblocks and logs stay as they are.
+//! So the replay can be repeated, by md as well, with the same parity.
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@
 //!   devices, or all ─look─▶ by UUID ─▶ name (mdadm.conf's, or the superblocks') ─▶ NAME.toml
 //! ```
 //!
-//! With --udev it prints the name of one device's array, if that array has a file.
+//! With --udev, `scan` prints the name of a device's array, if the array has a configuration file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ struct Array {
     metadata: String,
     devices: u32,
     members: Vec<(PathBuf, u64)>,
-    /// mdadm.conf says `<ignore>` for the array.
+    /// Whether mdadm.conf says `<ignore>` for the array.
     is_ignored_by_mdadm: bool,
     /// The name of the array's file, if it has one.
     has_file: Option<String>,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut written = BTreeMap::new();
     for array in arrays.iter().filter(|array| args.write && array.has_file.is_none()) {
         let there = config::path_of(&folder, &array.name);
-        // A file with a syntax error names no array, but may be an operator's work.
+        // An existing file with a syntax error selects no array, but may be an operator's work.
         if there.symlink_metadata().is_ok() {
             let (path, name) = (there.display().to_string(), printable(&array.name));
             errln!("warning: {} is not for {name}, and stays unchanged", printable(&path));
@@ -135,7 +135,7 @@ fn tell(
     }
 }
 
-/// Prints the name of a device's array, if it has a file in `folder`; otherwise nothing.
+/// Prints the name of a device's array if the array has a file in `folder`; otherwise nothing.
 fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
     let files = files(folder);
     if files.is_empty() {
@@ -148,7 +148,7 @@ fn udev(devices: &[String], folder: &Path) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The names of files, and the array that each selects. A file with errors selects none.
+/// The names of configuration files, and the array of each. A file with errors selects none.
 fn files(folder: &Path) -> Vec<(String, Choice)> {
     let names = config::names(folder);
     if names.is_empty() {
@@ -162,19 +162,19 @@ fn files(folder: &Path) -> Vec<(String, Choice)> {
     names.into_iter().filter_map(about).collect()
 }
 
-/// The name of the file that selects this member's array, if any.
+/// The name of the configuration file that selects this member's array, if any.
 fn file_of(files: &[(String, Choice)], member: &MemberDevice) -> Option<String> {
     files.iter().find(|(_, choice)| member.is_of(choice)).map(|(name, _)| name.clone())
 }
 
-/// The ARRAY lines that name arrays.
+/// The ARRAY lines of mdadm.conf.
 fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> {
     let usual = mdadm::PATHS.iter().map(Path::new).find(|path| path.is_file());
     let Some(path) = named.or(usual) else { return Ok(Vec::new()) };
     match regular::read_text(path, MDADM_CONF_BYTES_MAX) {
         Ok(text) => Ok(mdadm::arrays(&text)),
-        // No file was named: an error of mdadm.conf, such as a missing permission, says nothing
-        // about the devices.
+        // The operator named no file: an error of the usual mdadm.conf, such as a missing
+        // permission, says nothing about the devices.
         Err(_) if named.is_none() => Ok(Vec::new()),
         Err(error) => {
             let label = path.display().to_string();
@@ -186,8 +186,8 @@ fn mdadm_lines(named: Option<&Path>) -> Result<Vec<mdadm::ArrayLine>, CliError> 
     }
 }
 
-/// The arrays of these devices, in the order of their names. A name in another array's file is
-/// taken, even if that array is absent.
+/// The arrays of these devices, in the order of their names. A name with a configuration file of
+/// another array is taken, even if this other array is absent.
 fn arrays(
     found: Vec<MemberDevice>,
     lines: &[mdadm::ArrayLine],
@@ -206,7 +206,7 @@ fn arrays(
         let line = lines.iter().find(|line| line.means(&uuid, &superblock.array.name));
         let called = line.and_then(|line| line.called()).map(str::to_owned);
         let has_file = file_of(files, newest);
-        // A file with errors selects no array, but its name stays taken.
+        // A configuration file with errors selects no array, but its name stays taken.
         let is_others = |name: &str| {
             files.iter().any(|(one, _)| one == name) && has_file.as_deref() != Some(name)
         };
@@ -240,7 +240,7 @@ fn is_file_name(name: &str) -> bool {
 }
 
 impl Array {
-    /// The array's file. It finds block devices by UUID, and lists files by path.
+    /// The array's configuration file. It selects block devices by UUID, and files by path.
     fn file(&self) -> String {
         let is_block = |path: &Path| {
             use std::os::unix::fs::FileTypeExt;

@@ -1,6 +1,6 @@
 //! `braid set`, alias `braid tune`: changes settings of a running array, all of them or none.
 //!
-//! `kernel-compat` is different: it changes the superblocks of a stopped array
+//! `kernel-compat` is no setting of a running array: it changes the superblocks of a stopped array
 //! (`kernel_compat.rs`).
 
 mod kernel_compat;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             let error = CliError::new(Code::Usage, format!("'{setting}' is not KEY=VALUE"));
             error.remedy(Risk::Look, "See the settings", "braid set --help")
         })?;
-        // Makes the bitmap file's path absolute, because the server runs in another folder.
+        // The bitmap file's path is made absolute, because the server runs in another folder.
         let path = (key == BITMAP_FILE_KEY && value != NO_BITMAP_FILE)
             .then(|| std::path::absolute(value).ok())
             .flatten();

@@ -1,7 +1,7 @@
 //! `braid status`: prints the state of running arrays, their problems, and remedies.
 //!
-//! Asks each array once ([`braid_discovery::running`]), and prints it as words ([`render`]) or
-//! JSON. It decides nothing about arrays; the advice comes from a pure function
+//! `status` asks each array once ([`braid_discovery::running`]), and prints the answer as words
+//! ([`render`]) or JSON. It decides nothing about arrays; the advice comes from a pure function
 //! ([`braid_discovery::status::advice`]).
 
 pub(crate) mod render;

@@ -1,7 +1,8 @@
 //! `braid stop`: stops a running array as SIGTERM does, and returns when its members are free.
 //!
-//! The server answers when the array has stopped, and its process ends shortly after. The command
-//! waits for that process if it can see it, so that the next command finds the members unlocked.
+//! The server answers when the array has stopped, and its process ends shortly after. `stop` waits
+//! for the server's process if it can see this process, so that the next command finds the members
+//! unlocked.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -20,7 +21,7 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_discovery::running::{self, RunningArray, unanswered};
 
-/// How long to wait for the process after its array has stopped.
+/// The longest wait for the server's process after its array has stopped.
 const LAST_BREATH: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
@@ -45,7 +46,7 @@ impl Args {
         Self { array: array.to_owned(), dry_run, detach: false, heir: Some(heir.to_owned()) }
     }
 
-    /// The path of the request, with its query.
+    /// The path of the stop request, with its query.
     fn path(&self) -> String {
         let dry_run = self.dry_run.then(|| "dry_run=true".to_owned());
         let detach = self.detach.then(|| "detach=true".to_owned());
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     let process = process(&running);
-    // No time limit: the server decides when to give up on its members.
+    // The stop has no time limit: the server decides when to give up on its members.
     let stopped = Client::new(&running.control, None).post::<Stopped>(&args.path());
     let stopped = stopped.map_err(|error| unanswered(&running.control, &error))?;
     if let Some(process) = process {
@@ -93,7 +94,7 @@ fn peer(control: &Path) -> Option<Pid> {
 fn wait(process: &OwnedFd) {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let limit = Timespec::try_from(LAST_BREATH).expect("a few seconds");
-    // Whether the process ended or the time was up makes no difference to the output.
+    // The output is the same whether the process ended or the time limit was reached.
     let _ = poll(&mut polled, Some(&limit));
 }
 

@@ -7,8 +7,8 @@
 //!   terminal  ◀── draw ── page (pure): lines of text with their styles
 //! ```
 //!
-//! It sends the requests of `braid status` and `braid elevators`, and changes nothing. A thread of
-//! its own sends them, so that keys work while a server is slow.
+//! `top` sends the requests of `braid status` and `braid elevators`, and changes nothing. A
+//! separate thread sends the requests, so that keys work while a server is slow.
 //!
 //! Invariants
 //! - However `braid top` ends, the terminal is restored, and messages are printed after that
@@ -80,13 +80,13 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     ended
 }
 
-/// Ends the process when the terminal is gone: a closed window or a broken connection. Otherwise
-/// crossterm reads such a terminal in an endless loop, and hears neither keys nor signals.
+/// Ends the process when the terminal is gone: a closed window or a broken connection. Without this
+/// watch, crossterm reads such a terminal in an endless loop, and handles neither keys nor signals.
 fn end_with_terminal() -> std::io::Result<()> {
     let watch = || {
         let output = std::io::stdout();
         loop {
-            // No events requested: POLLHUP is always reported.
+            // No events of the terminal are requested: POLLHUP is always reported.
             let mut watched = [PollFd::new(&output, PollFlags::empty())];
             match poll(&mut watched, None) {
                 Err(rustix::io::Errno::INTR) => {}
@@ -99,7 +99,7 @@ fn end_with_terminal() -> std::io::Result<()> {
     std::thread::Builder::new().name("braid-terminal".into()).spawn(watch).map(drop)
 }
 
-/// The terminal in raw mode; a drop restores it.
+/// The terminal in raw mode; a drop restores its mode.
 struct Screen(ratatui::DefaultTerminal);
 
 impl Screen {
@@ -108,7 +108,7 @@ impl Screen {
         ratatui::try_init().map(Self).map_err(|error| unusable(&error))
     }
 
-    /// Shows arrays until a key or a signal ends that, or no array is left.
+    /// Shows arrays until a key or a signal ends `top`, or no array is left.
     fn show(
         &mut self,
         mut view: View,
@@ -174,7 +174,7 @@ fn no_terminal(args: &Args, globals: &Globals) -> CliError {
         )
 }
 
-/// Looks twice, and prints the second look with the rates as text.
+/// Polls the arrays twice, and prints the second answers with the rates as text.
 fn once(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let word = args.array.as_deref();
     let before = look(word)?;

@@ -5,8 +5,9 @@
 //!     ─▶ save the current bytes ─▶ write ─▶ flush
 //! ```
 //!
-//! It writes all devices or none: it refuses if one device has changed since. An undo is saved like
-//! any other command, so it can be undone itself. An interrupted undo resumes where it stopped.
+//! `undo` writes all devices or none: it refuses if one device has changed since. An undo is saved
+//! like any other command, so it can be undone itself. An interrupted undo resumes where it
+//! stopped.
 
 use std::fs;
 use std::io;
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             unfinished::end(&globals.state_dir, record_file.number);
         }
     }
-    // An undo of this undo would bring half-written content back, so it is not offered.
+    // An undo of this undo would restore half-written content, so it is not offered.
     let redo = saved.filter(|_| !is_between(&contents));
     tell(&record_file, record, &found, (is_back, args.dry_run, redo), globals);
     Ok(Exit::Done)
@@ -127,8 +128,8 @@ fn stopped_first(error: CliError, record: &Record) -> CliError {
     }
 }
 
-/// The record to undo. Without a number it is the newest; if that is an interrupted undo, the
-/// record that it was to put back.
+/// The record to undo: the one with this number, else the newest. If the newest is of an
+/// interrupted undo, the record that this undo was putting back.
 fn find(args: &Args, globals: &Globals) -> Result<RecordFile, CliError> {
     let find = |number| {
         let record_file = undo::find(&globals.state_dir, number);
@@ -169,7 +170,7 @@ fn extract(record: &Record, folder: &Path, globals: &Globals) -> Result<(), CliE
     Ok(())
 }
 
-/// On the devices that need it, saves the current bytes and then puts the overwritten ones back.
+/// Saves the current bytes of devices that need an undo, and puts the overwritten bytes back.
 fn put_back(
     record_file: &RecordFile,
     record: &Record,

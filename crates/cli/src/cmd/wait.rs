@@ -1,8 +1,8 @@
 //! `braid wait`: returns when an array reaches the given state.
 //!
-//! It polls ([`super::poll`]), and a pure function judges each answer. It does not wait for a
-//! state that needs an operator: a paused job, a recovery that failed, an array without a device to
-//! rebuild onto.
+//! `wait` polls the array ([`super::poll`]), and a pure function judges each answer. It does not
+//! wait for a state that needs an operator: a paused job, a recovery that failed, an array without
+//! a device to rebuild onto.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use braid_discovery::status::words::{
     Manner, doing_word, found_words, progress_words, sectors_words, state_word,
 };
 
-/// Interval of looking for a server.
+/// Interval of checking for a server.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ enum For {
     Served,
 }
 
-/// Whether one look found the awaited state.
+/// Whether one poll of the array found the awaited state.
 #[derive(Debug, PartialEq, Eq)]
 enum Judgement {
     /// The array has reached the awaited state, and whether the outcome is good.
@@ -113,7 +113,7 @@ fn words(what: For) -> &'static str {
     }
 }
 
-/// The array, once a server answers. The reason why none answers is reported when the time is up.
+/// The array, once a server answers; at the time limit, the reason why no server answers.
 fn served(word: &str, limit: Option<Duration>) -> Result<RunningArray, CliError> {
     let began = Instant::now();
     let not_yet = [Code::NotServed, Code::ServerGone, Code::ServerSilent];
@@ -135,7 +135,7 @@ fn number(array: &Array) -> u64 {
     array.last_job(JobKind::Check).map_or(0, |last| last.number)
 }
 
-/// Judges an array; `check` was the last check's number when waiting began.
+/// Judges an array; `check` is the number of the last check when waiting began.
 fn judge(array: &Array, what: For, check: u64, manner: Manner) -> Judgement {
     match what {
         For::Idle => idle(array, manner),
@@ -248,7 +248,7 @@ fn under_way(array: &Array, job: &Job, manner: Manner) -> Judgement {
     }
 }
 
-/// The judgement on an array whose job of this kind has not begun yet.
+/// The judgement on an array whose job of kind `kind` has not begun yet.
 fn about_to_begin(array: &Array, kind: JobKind) -> Judgement {
     if array.read_only {
         Judgement::Never(Why::ReadOnly)
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use braid_discovery::status::sample::{slot, tank};
 
-    /// A RAID-6 with a spare and with slot 3 in this state. The spare replaces the member in slot
+    /// A RAID-6 with a spare and with slot 3 in state `last`. The spare replaces the member in slot
     /// 1, or waits for any slot.
     fn waited_for(last: SlotState, state: SlotState, replaces: Option<u16>) -> Array {
         let mut array = tank(&[Ok, Ok, Ok, last]);

@@ -1,7 +1,7 @@
 //! Reads the ARRAY lines of `mdadm.conf`.
 //!
 //! The format follows mdadm.conf(5): white space separates words, a line that begins with white
-//! space continues the one before, and `#` begins a comment. A word may be quoted. Keywords may be
+//! space continues the line before, and `#` begins a comment. A word may be quoted. Keywords may be
 //! shortened to three letters, in any case. Other lines (DEVICE, AUTO, MAILADDR and so on) do not
 //! concern braid.
 
@@ -9,7 +9,7 @@ use braid_assembly::bare_name;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ArrayLine {
-    /// The name for the array: the end of the device's path, or of `name=`.
+    /// The array's name: the last part of the device's path, or of `name=`.
     pub(crate) name: Option<String>,
     /// The array's UUID, as hexadecimal digits alone.
     pub(crate) uuid: Option<String>,
@@ -22,7 +22,7 @@ pub(crate) struct ArrayLine {
 /// Usual paths of `mdadm.conf`: each distribution uses one of them.
 pub(crate) const PATHS: [&str; 2] = ["/etc/mdadm/mdadm.conf", "/etc/mdadm.conf"];
 
-/// The arrays of a file. Unknown words are skipped, because newer versions of mdadm may have more.
+/// The arrays of an mdadm.conf. Unknown words are skipped: newer versions of mdadm may have more.
 pub(crate) fn arrays(text: &str) -> Vec<ArrayLine> {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for line in text.lines() {
@@ -58,7 +58,7 @@ fn array(words: &[String]) -> ArrayLine {
 }
 
 impl ArrayLine {
-    /// Whether the line selects the array with this UUID and name.
+    /// Whether the ARRAY line selects the array with this UUID and name.
     pub(crate) fn means(&self, uuid: &str, superblock_name: &str) -> bool {
         match (&self.uuid, &self.superblock_name) {
             (Some(one), _) => *one == digits(uuid),
@@ -67,7 +67,7 @@ impl ArrayLine {
         }
     }
 
-    /// The name for the array.
+    /// The array's name: the line's own name, else the superblocks' name without the host.
     pub(crate) fn called(&self) -> Option<&str> {
         let of_superblock = || self.superblock_name.as_deref().map(bare_name);
         self.name.as_deref().or_else(of_superblock).filter(|name| !name.is_empty())

@@ -1,5 +1,5 @@
-//! Finds the members of the array of a configuration file, by path or among devices, and waits for
-//! them.
+//! Finds the members of a configuration file's array, by path or among devices, and waits for
+//! absent members.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -20,7 +20,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// The members of a file's array. Waits for missing members as long as the file says.
 ///
 /// # Errors
-/// No member is here.
+/// No member of the array is present.
 pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>, CliError> {
     let choice = choice(config.array.as_deref());
     let (began, patience) = (Instant::now(), Duration::from_secs(config.wait_seconds));
@@ -35,7 +35,7 @@ pub(crate) fn members(config: &Config, state_dir: &Path) -> Result<Vec<PathBuf>,
             (true, true) => all_devices(),
             (true, false) => matching(&config.devices)?,
         };
-        // Opening the members reports any error in them.
+        // A later opening of the members reports any error in them.
         if !config.members.is_empty() && devices.len() == config.members.len() {
             return Ok(devices);
         }

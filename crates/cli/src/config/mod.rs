@@ -1,12 +1,12 @@
-//! Configuration files of arrays: `/etc/braid/NAME.toml`, one for each.
+//! Configuration files of arrays: `/etc/braid/NAME.toml`, one file for each array.
 //!
 //! ```text
 //!   text --toml--> keys with lines --known?--> Config { members, options: words of `braid serve` }
 //! ```
 //!
 //! There is no second list of options: every key below `[doors]` and `[policy]` is a long option of
-//! `braid serve`, and its value goes to that option as from a command line. Keys at the top say
-//! which devices hold the array.
+//! `braid serve`, and clap parses its value as from a command line. Keys at the top say which
+//! devices hold the array.
 //!
 //! Not here: finding devices ([`members`]), judging values (clap, in `serve::config_file`).
 //!
@@ -34,7 +34,7 @@ use braid_console::private;
 use braid_console::regular::{self, NotRead};
 use braid_console::state::write_whole;
 
-/// Longest file that is read: a hundred members by their longest names are a tenth of it.
+/// Longest configuration file that is read: a hundred members by their longest names need a tenth.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
 /// Default time to wait for missing members: disks behind an expander spin up in turn.
@@ -48,20 +48,20 @@ const TOP: [&str; 6] = ["array", "members", "devices", "wait-seconds", "doors", 
 const NOT_IN_A_FILE: [&str; 7] =
     ["help", "run", "array", "name", "config-dir", "detach", "detached"];
 
-/// Options that name a place where clients reach the array. All others say how it is served.
+/// Options that name a place where clients reach the array. All other options say how it is served.
 pub(crate) const DOORS: [&str; 8] =
     ["nbd", "tls", "tls-clients", "tls-optional", "fuse", "ublk", "vhost-user", "control"];
 
-/// A parsed file.
+/// A parsed configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) path: PathBuf,
-    /// The array's UUID or name; `None` if the members suffice.
+    /// The array's UUID or name; `None` if the members alone identify the array.
     pub(crate) array: Option<String>,
     pub(crate) members: Vec<PathBuf>,
     /// Patterns of devices to search for members; if empty, all block devices.
     pub(crate) devices: Vec<String>,
-    /// How long to wait for missing members.
+    /// The longest wait for missing members.
     pub(crate) wait_seconds: u64,
     /// Options of `serve`, in the order of the file.
     pub(crate) options: Vec<FileOption>,
@@ -84,7 +84,7 @@ pub(crate) struct ServeOption {
     pub(crate) takes_value: bool,
 }
 
-/// An error in a file, and its line.
+/// An error in a configuration file, and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileError {
     line: usize,
@@ -92,7 +92,7 @@ struct FileError {
     likely: Option<String>,
 }
 
-/// `$BRAID_CONFIG_DIR`, or `/etc/braid`.
+/// The folder of configuration files: `$BRAID_CONFIG_DIR`, or `/etc/braid`.
 pub(crate) fn folder() -> PathBuf {
     let named = std::env::var_os("BRAID_CONFIG_DIR").filter(|folder| !folder.is_empty());
     named.map_or_else(|| PathBuf::from("/etc/braid"), PathBuf::from)
@@ -114,11 +114,11 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Writes the file of an array, readable by all users. The server reads it as another user than its
-/// author, and it holds no secrets unless an operator puts one in.
+/// Writes the configuration file of an array, readable by all users. The server reads the file as
+/// another user than its author, and it holds no secrets unless an operator puts one in.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub(crate) fn write(folder: &Path, name: &str, text: &str) -> std::io::Result<PathBuf> {
     let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode));
     let is_new = !folder.is_dir();
@@ -131,7 +131,7 @@ pub(crate) fn write(folder: &Path, name: &str, text: &str) -> std::io::Result<Pa
     Ok(path)
 }
 
-/// Reads the file of an array.
+/// Reads the configuration file of an array.
 ///
 /// # Errors
 /// The file does not exist, or has an error.
@@ -155,7 +155,7 @@ pub(crate) fn read(folder: &Path, name: &str, known: &[ServeOption]) -> Result<C
 /// Refuses a file that another user could have written, because it names commands to run.
 ///
 /// # Errors
-/// Others may write it, or put another in its place.
+/// Other users may write the file, or put another file in its place.
 pub(crate) fn check_own(config: &Config) -> Result<(), CliError> {
     let why = match private::check_file(&config.path) {
         Ok(()) => return Ok(()),
@@ -197,7 +197,7 @@ fn missing(folder: &Path, name: &str, why: &str) -> CliError {
     error.remedy(Risk::Look, "See which arrays exist, and a file for each", "braid scan")
 }
 
-/// Why a file cannot be used.
+/// The error for a configuration file that cannot be used.
 fn unfit(path: &Path, wrong: &FileError) -> CliError {
     let label = path.display().to_string();
     let error = cannot_be_used(path).because(format!("line {}: {}", wrong.line, wrong.what));
@@ -214,7 +214,7 @@ fn unfit(path: &Path, wrong: &FileError) -> CliError {
 }
 
 impl Config {
-    /// The error for a rejected option of the file.
+    /// The error for a rejected option of the configuration file.
     pub(crate) fn not_taken(&self, given: &FileOption, why: &str) -> CliError {
         unfit(&self.path, &FileError { line: given.line, what: why.to_owned(), likely: None })
     }
@@ -324,7 +324,7 @@ impl File<'_> {
         Ok(())
     }
 
-    /// Options that may stand in a file.
+    /// Options that are allowed in a configuration file.
     fn options(&self) -> impl Iterator<Item = &str> {
         self.known.iter().map(|one| &*one.key).filter(|key| !NOT_IN_A_FILE.contains(key))
     }
@@ -336,7 +336,7 @@ impl File<'_> {
         ))
     }
 
-    /// One option; `None` for a flag that is off.
+    /// One option of the file; `None` for a flag that is off.
     fn option(
         &self,
         table: &str,
@@ -375,7 +375,7 @@ impl File<'_> {
         }
     }
 
-    /// The setting's value as a command line would spell it.
+    /// The option's value as a command line would spell it.
     fn word(&self, name: &str, value: &Value<'_>) -> Result<String, FileError> {
         match value.get_ref() {
             DeValue::String(word) => Ok(word.to_string()),
@@ -386,7 +386,7 @@ impl File<'_> {
         }
     }
 
-    /// Absolute paths only, because a service has no folder of its own.
+    /// A list of absolute paths; others are refused, as a service has no folder of its own.
     fn paths(&self, name: &str, value: &Value<'_>) -> Result<Vec<String>, FileError> {
         let DeValue::Array(values) = value.get_ref() else {
             return Err(self.wrong(&value.span(), format!("`{name}` is a list of paths")));

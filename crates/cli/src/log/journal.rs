@@ -1,7 +1,7 @@
 //! Entries of systemd's journal in its native protocol: one datagram each, with searchable fields.
 //!
-//! `MESSAGE` holds the text and then the fields, for reading. Each field also stands alone, as
-//! `BRAID_` and its name, for searching: `journalctl BRAID_MEMBER=/dev/sdc`.
+//! `MESSAGE` holds the event's text and then its fields, for reading. Each field is also an entry
+//! field, called `BRAID_` and its name, for searching: `journalctl BRAID_MEMBER=/dev/sdc`.
 
 use std::fmt::{Debug, Write};
 use std::io;
@@ -15,10 +15,10 @@ use tracing_subscriber::layer::Context;
 
 use super::Lines;
 
-/// Where the journal listens.
+/// The socket on which the journal listens.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// The prefix of braid's fields.
+/// The prefix of braid's fields in journal entries.
 const PREFIX: &str = "BRAID_";
 
 pub(super) fn connect(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
@@ -27,7 +27,7 @@ pub(super) fn connect(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Turns events into entries.
+/// Turns events into journal entries.
 pub(super) struct Journal {
     lines: Lines,
 }
@@ -50,7 +50,7 @@ impl<S: Subscriber> Layer<S> for Journal {
     }
 }
 
-/// An entry with its two first fields, valid already.
+/// A journal entry with its first two fields, which make it valid already.
 pub(super) fn entry(priority: u8, message: &str) -> Vec<u8> {
     let mut entry = Vec::new();
     put(&mut entry, "PRIORITY", &priority.to_string());
@@ -69,7 +69,7 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-/// A value with a newline is written with its length.
+/// Appends a field to the entry. A value with a newline is written with its length.
 fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     entry.extend_from_slice(name.as_bytes());
     if value.contains('\n') {

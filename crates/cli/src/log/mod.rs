@@ -1,19 +1,19 @@
 //! The log of `braid serve`: filters and formats events of `tracing`, and writes them.
 //!
-//! Notices for the operator take another way (`braid_server`); the log holds more of them, for
-//! finding a cause. It is off unless `--log` or `BRAID_LOG` turns it on. Without a subscriber an
-//! event costs one load of a number.
+//! Notices for the operator are printed by `braid_server`; the log holds more events, for finding a
+//! cause. The log is off unless `--log` or `BRAID_LOG` turns it on. Without a subscriber an event
+//! costs one load of a number.
 //!
 //! ```text
 //!   workers, threads ──event──▶ formatted there ──line──▶ queue ──▶ one thread ──▶ output
 //!                                                           └─ full: counted
 //! ```
 //!
-//! The output is standard error, or the journal's socket. The next line that fits reports the
-//! count.
+//! The output is standard error, or the journal's socket. The next line that fits into the queue
+//! reports the count of dropped lines.
 //!
 //! Threads that serve clients and own machines emit events. A blocked terminal or journal must not
-//! stall them, so a line is dropped if the queue is full. The formatter's own writer and
+//! stall these threads, so a line is dropped if the queue is full. The formatter's own writer and
 //! `tracing-journald` both block, so neither is used here.
 //! [check: a_log_that_nobody_reads_holds_up_nobody]
 
@@ -38,13 +38,13 @@ use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::printable::printable;
 
-/// Lines in the queue: a burst when a member fails under load, and a megabyte at most.
+/// The queue's capacity in lines: a burst when a member fails under load, and a megabyte at most.
 const LINES_MAX: usize = 4096;
 
-/// How long the end waits for the last lines to be written.
+/// The longest wait for the last log lines to be written when the process ends.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// The prefix of every target of braid.
+/// The prefix of every `tracing` target of braid.
 const CRATES: &str = "braid";
 
 /// Options of the log.
@@ -135,7 +135,7 @@ impl Log {
 }
 
 impl Drop for Log {
-    /// Waits for the lines in the queue, for a moment at most.
+    /// Waits until the queued lines are written, for `LAST_LINES` at most.
     fn drop(&mut self) {
         self.lines.flush(LAST_LINES);
     }
@@ -197,11 +197,11 @@ fn is_journal(stream: Option<&str>) -> bool {
 
 enum Message {
     Line(Vec<u8>),
-    /// Answers when everything before it is written.
+    /// A request to answer when all earlier messages are written.
     Flush(Sender<()>),
 }
 
-/// The sending end of the queue. Never waits.
+/// The sending end of the log's queue. Sending never waits.
 #[derive(Clone)]
 struct Lines {
     queue: SyncSender<Message>,
@@ -234,7 +234,7 @@ impl Lines {
     fn flush(&self, patience: Duration) {
         let (done, heard) = channel();
         if self.queue.try_send(Message::Flush(done)).is_ok() {
-            // If the thread needs longer to write the queued lines, do not wait for the rest.
+            // If the thread needs longer to write the queued lines, they are not waited for.
             let _ = heard.recv_timeout(patience);
         }
     }
@@ -255,7 +255,7 @@ fn write(lines: &Receiver<Message>, out: &Out, lost: &AtomicU64) {
 }
 
 impl Out {
-    /// A line that cannot be written is dropped: there is no place to report it.
+    /// A line that cannot be written is dropped: there is no other output to report the error.
     fn put(&self, line: &[u8]) {
         let _ = match self {
             Self::Text => {

@@ -1,4 +1,4 @@
-//! The log alone: levels, formats, a missing journal, and a blocked one.
+//! Tests of the log alone: levels, formats, a missing journal, and a blocked one.
 
 use super::*;
 use serde_json::Value;
@@ -39,7 +39,7 @@ fn a_level_lets_through_what_is_as_grave_and_no_more() {
     }
 }
 
-/// `tracing` takes any word for a target and lets its events through, unnoticed.
+/// `tracing` takes any unknown word for a target and silently passes the events of this target.
 #[test]
 fn what_is_no_level_is_refused() {
     for text in ["", "inof", "INFO", "3", "info,", "sqlx=debug", "braid_runtime=all", "=info"] {
@@ -64,7 +64,7 @@ fn json_lines_have_the_fields_and_numbers_stay_numbers() {
     assert!(out["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')));
 }
 
-/// The fields of one entry, as the journal reads it.
+/// The fields of one journal entry, as the journal reads it.
 fn fields(mut entry: &[u8]) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
@@ -116,7 +116,7 @@ fn the_journal_gets_fields_that_can_be_looked_for() {
     assert!(next().contains(&pair("BRAID_SECTOR", "7")));
 }
 
-/// A worker that logged to a full pipe would serve no client until the pipe was read.
+/// A worker that waited for a full log pipe would serve no client until the pipe was read.
 #[test]
 fn a_log_that_nobody_reads_holds_up_nobody() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -131,7 +131,7 @@ fn a_log_that_nobody_reads_holds_up_nobody() {
             tracing::warn!(number, "said");
         }
     });
-    // The socket takes a few lines, and the queue its capacity.
+    // The journal's socket takes a few lines, and the queue takes its capacity.
     let lost = lines.lost.load(Ordering::Relaxed);
     assert!(lost > 0, "a queue without an end");
     lines.flush(Duration::from_millis(10));

@@ -25,14 +25,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Checks that the command succeeded, with nothing on standard error.
+    /// Checks that the command succeeded, with nothing printed on standard error.
     #[track_caller]
     pub(crate) fn done(self) -> Self {
         assert_eq!((self.exit, self.err.as_str()), (0, ""), "{self:?}");
         self
     }
 
-    /// Checks that the command was refused with this code and status, and with a remedy.
+    /// Checks that the command was refused with this error code and exit status, and with a remedy.
     #[track_caller]
     pub(crate) fn refused(self, code: &str, exit: i32) -> Self {
         assert!(self.err.starts_with(&format!("error[{code}]: ")), "{self:?}");
@@ -66,7 +66,7 @@ impl Folder {
         self.folder.path().join(name)
     }
 
-    /// Runs `braid` in the folder; words are split at spaces.
+    /// Runs `braid` in the folder; the command line is split at spaces.
     pub(crate) fn braid(&self, command: &str) -> Outcome {
         let output = Command::new(env!("CARGO_BIN_EXE_braid"))
             .args(command.split_whitespace())
@@ -124,7 +124,7 @@ impl Folder {
         found
     }
 
-    /// Runs a command that must change nothing.
+    /// Runs a command that must change no file in the folder.
     #[track_caller]
     pub(crate) fn braid_changing_nothing(&self, command: &str) -> Outcome {
         let before = self.everything();
@@ -152,7 +152,7 @@ impl Folder {
     }
 }
 
-/// An ext file system's signature, with a label if it is not empty.
+/// Writes an ext file system's signature to a file, with a label if it is not empty.
 pub(crate) fn write_ext(folder: &Folder, name: &str, label: &str) {
     folder.write(name, 1024 + 56, &[0x53, 0xef]);
     folder.write(name, 1024 + 120, label.as_bytes());

@@ -39,7 +39,7 @@ fn load(served: &ServerProcess, seed: u64) -> Vec<u8> {
     content
 }
 
-/// Files of acknowledged writes in the runtime folder.
+/// Names of the files in the runtime folder that hold acknowledged writes.
 fn files(memory: &TempDir) -> Vec<String> {
     let entries = std::fs::read_dir(memory.path().join("run")).expect("the runtime folder");
     let names = entries.map(|entry| entry.expect("an entry").file_name().display().to_string());
@@ -74,7 +74,7 @@ fn what_was_answered_outlives_a_killed_server_raid_6() {
     outlives(RAID_6);
 }
 
-/// Early acknowledgement is the default only if such writes outlive the server.
+/// Early acknowledgement is the default only if acknowledged writes outlive the server.
 #[test]
 fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     let Some((array, _memory)) = array(RAID_5) else { return };
@@ -95,7 +95,7 @@ fn writes_are_answered_early_by_default_where_they_outlive_the_server() {
     served.stop();
 }
 
-/// A server without knowledge of the file has written to the array since.
+/// A server that did not find the file of acknowledged writes has written to the array since.
 #[test]
 fn answered_writes_of_before_another_server_wrote_are_lost_by_name() {
     let Some((array, memory)) = array(RAID_5) else { return };
@@ -133,7 +133,7 @@ fn what_was_answered_outlives_one_killed_server_after_the_other() {
     served.stop();
 }
 
-/// A file with invalid content is not skipped: clients got acknowledgements for its writes.
+/// An invalid file of acknowledged writes is not skipped: clients rely on its writes.
 #[test]
 fn answered_writes_that_cannot_be_read_keep_the_array_from_being_served() {
     let Some((array, memory)) = array(RAID_5) else { return };

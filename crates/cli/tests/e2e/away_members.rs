@@ -1,5 +1,5 @@
-//! A member that does not answer for seconds goes away, and comes back by itself. Meanwhile
-//! clients' writes and flushes continue, and the member's missed writes are recovered afterwards.
+//! A member that does not answer for seconds goes away, and returns by itself. Meanwhile clients'
+//! writes and flushes continue, and the member's missed writes are recovered afterwards.
 //!
 //! The members are files on a FUSE file system that hangs on request, as in
 //! [`super::hung_members`].
@@ -16,7 +16,7 @@ use crate::kit::{
 const BLOCK: usize = 4096;
 const MEMBER_SIZE: &str = "16M";
 
-/// Limit for everything that does not wait for the silent member.
+/// Limit for every step that does not wait for the silent member.
 const LIMIT: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,7 +24,7 @@ fn at(index: u64) -> u64 {
     index * BLOCK as u64
 }
 
-/// The content of block `index` after this round.
+/// The content of block `index` after round `round`.
 fn block(index: u64, round: u64) -> Vec<u8> {
     random_bytes(1 + index + 1000 * round, BLOCK)
 }
@@ -62,7 +62,7 @@ fn goes_away_and_comes_back(shape: Shape, hang: Hang, io: &str) {
     write_round(&mut client, 64, 0);
     let let_go = hanging.let_go_at_end();
     hanging.hang(1, hang);
-    // The first round waits until the member goes away; later rounds do not wait.
+    // The first round of writes waits until the member goes away; later rounds do not wait.
     let first = write_round(&mut client, 64, 1);
     let second = write_round(&mut client, 64, 2);
     assert!(hanging.held() > 0, "{case}: it hangs still");

@@ -1,5 +1,5 @@
-//! md's bad-block logs: reads avoid the listed sectors, a check rewrites them, and a block that
-//! takes no write costs only itself.
+//! md's bad-block logs: reads avoid the listed sectors, a check rewrites them, and a block whose
+//! write fails costs only itself.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -29,8 +29,8 @@ fn superblock(member: &Path) -> Superblock {
     probe(size, &snippets).newest().expect("a superblock").clone()
 }
 
-/// Lists `count` blocks of a member's data in its bad-block log, every other one, and spoils their
-/// content.
+/// Lists `count` blocks of a member's data in its bad-block log, every other block, and spoils the
+/// content of the listed blocks.
 fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     let ranges = name_in_vain(member, count);
     let file = std::fs::File::options().write(true).open(member).expect("a member");
@@ -40,7 +40,7 @@ fn name_blocks(member: &Path, count: u64) -> Vec<BadRange> {
     ranges
 }
 
-/// Lists `count` sound blocks of a member's data in its bad-block log, every other one.
+/// Lists `count` sound blocks of a member's data in its bad-block log, every other block.
 fn name_in_vain(member: &Path, count: u64) -> Vec<BadRange> {
     let mut superblock = superblock(member);
     let data = superblock.device.data_offset_sectors;
@@ -113,7 +113,7 @@ fn a_repair_makes_again_what_a_long_log_names() {
     made_again(&["--repair"]);
 }
 
-/// Clients overwrite some listed blocks: the log of several sectors follows, also after a kill.
+/// Clients overwrite some listed blocks: the log of several sectors is updated, also over a kill.
 #[test]
 fn a_long_log_is_kept_while_clients_write() {
     needs!("nbdcopy");
@@ -142,7 +142,7 @@ fn a_long_log_is_kept_while_clients_write() {
     served.stop();
 }
 
-/// Regression: a block that could not be written any more failed its member.
+/// Regression: a block whose write failed made its whole member fail.
 #[test]
 fn a_block_that_takes_no_write_costs_itself() {
     needs!("nbdcopy");
@@ -170,9 +170,9 @@ fn a_block_that_takes_no_write_costs_itself() {
     served.stop();
 }
 
-/// Regression: md had copied a bad-block log from one member to another, so both listed the same
-/// sound sectors. Reads of these sectors failed for ever; `status` and `check` recommended each
-/// other.
+/// Regression: md had copied a bad-block log from one member to another, so both members listed the
+/// same sound sectors. Reads of these sectors failed for ever; `status` and `check` recommended
+/// each other.
 #[test]
 fn logs_of_two_members_that_are_wrong_are_tried_and_struck_out() {
     needs!("nbdcopy");

@@ -1,7 +1,7 @@
 //! Faults of operators and disks: each gets a code, a cause and a remedy, and nothing is written.
 //!
-//! `Array::refused` compares every byte of every member before and after. It runs the command
-//! twice: with output for a program, and with output for a person.
+//! `Array::refused` compares every byte of every member before and after. It runs the refused
+//! command twice: with output for a program, and with output for a person.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -12,11 +12,11 @@ use crate::kit::{
 };
 use crate::remedies::refusal;
 
-/// Offset in a superblock 1.x of the array's sectors on a member.
+/// Offset in a superblock 1.x of the number of sectors that the array uses on a member.
 const SIZE_AT: usize = 80;
-/// Offset of the chunk.
+/// Offset in a superblock 1.x of the chunk size.
 const CHUNK_AT: usize = 88;
-/// Offset of the member's sectors.
+/// Offset in a superblock 1.x of the number of the member's data sectors.
 const DATA_SIZE_AT: usize = 136;
 
 fn truncate(path: &PathBuf, length: u64) {
@@ -79,7 +79,7 @@ fn bad_3_the_same_member_twice() {
     let mut members = array.members.clone();
     members.push(array.members[1].clone());
     array.serve_refused(&[], &members).is("B011", 12);
-    // A second name, a link, is recognised as well.
+    // A link to a member, a second name for it, is recognised as well.
     let link = array.path("link");
     std::os::unix::fs::symlink(&array.members[1], &link).expect("a link");
     *members.last_mut().expect("one") = link.clone();
@@ -106,8 +106,8 @@ fn bad_4_a_foreign_member() {
     let mut members = array.without(&[1]);
     members.insert(1, other.members[1].clone());
     array.serve_refused(&[], &members).is("B033", 12);
-    // If the command line names the array, it runs without the foreign member, and does not touch
-    // that.
+    // If the command line names the array, the array runs without the foreign member, and the
+    // foreign member is not touched.
     let before = std::fs::read(&other.members[1]).expect("a member");
     let mut served = array.serve_with(&["--array", "tank"], &members);
     let assembled = served.wait_for("assembled");
@@ -172,7 +172,7 @@ fn bad_8_two_members_lost_from_raid_5() {
     refusal.is("B030", 13);
     let words = format!("{} {}", refusal.json["title"], refusal.json["cause"]);
     assert!(words.contains("0, 2"), "which ones is not said: {words}");
-    // Accepting a risk cannot replace missing bytes.
+    // Accepting a risk cannot replace the bytes of missing members.
     array.serve_refused(&["--accept-risk", "99999"], &array.without(&[0, 2])).is("B030", 13);
     // A RAID-6 runs without two members; without three it does not.
     let array = Array::create(RAID_6);
@@ -189,7 +189,7 @@ fn a_folder_for_sockets_that_others_may_enter_is_closed_by_what_is_offered() {
     let folder = array.path("run");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("ours");
-    // Files that others may need stay accessible to them.
+    // Files in the folder that other users may need stay accessible to them.
     std::fs::write(folder.join("photo.jpg"), "").expect("a file");
     let refused = refusal(&array, &["serve"], &array.members);
     assert_eq!(refused["code"], "B071", "{refused}");
@@ -204,7 +204,7 @@ fn a_folder_for_sockets_that_others_may_enter_is_closed_by_what_is_offered() {
 #[test]
 fn bad_10_a_folder_that_cannot_be_written() {
     let array = Array::create(RAID_1);
-    // A missing folder, a file for a folder, and a folder that not even root may write.
+    // Refuses a missing folder, a file for a folder, and a folder that not even root may write.
     for folder in ["/proc/self/nothing", "/proc/version", "/proc/self"] {
         let uri = format!("nbd+unix:///?socket={folder}/nbd.sock");
         array.refused(&["serve", "--nbd", &uri], &array.members).is("B071", 1);
@@ -222,7 +222,7 @@ fn a_member_that_is_not_there() {
     let array = Array::create(RAID_5);
     let mut members = array.members.clone();
     members[2] = array.path("nothing");
-    // The title says everything about a missing member: the error has no further cause.
+    // The error's title says everything about a missing member: the error has no further cause.
     let refusal = array.serve_refused(&[], &members);
     assert_eq!((refusal.code.as_str(), refusal.exit), ("B050", 1), "{refusal:?}");
     members[2] = PathBuf::from("/dev/null");

@@ -4,7 +4,7 @@
 
 use crate::kit::{Array, Need, RAID_5, Ran, needs, shell, skip};
 
-/// Runs a line with empty `/proc` and `/sys`.
+/// Runs a shell line with empty `/proc` and `/sys`.
 fn in_a_bare_root(array: &Array, line: &str) -> Option<Ran> {
     let script = array.path("bare.sh");
     let text = format!(

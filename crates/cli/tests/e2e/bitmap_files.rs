@@ -23,7 +23,7 @@ use crate::remedies::refusal;
 
 const BITMAP: Option<u64> = Some(64 << 20);
 
-/// Settings, and the policy, bytes of a bit and bitmap file that result.
+/// Settings, and the consistency policy, bytes per bit and bitmap file that result from them.
 type Step<'a> = (&'a [&'a str], &'a str, Option<u64>, Option<&'a PathBuf>);
 
 fn serve(array: &Array, file: &Path, members: &[PathBuf]) -> ServerProcess {
@@ -34,8 +34,8 @@ fn file_of(array: &Array) -> Value {
     done(array, &["get", "tank"])["settings"]["bitmap-file"].take()
 }
 
-/// Twice: writes, kills the server, and serves again. With a log, without `withheld` members, as
-/// many as the level tolerates.
+/// Writes, kills the server, and serves again, two times. With a log, the array is served without
+/// `withheld` members, as many as the level tolerates.
 fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) {
     let (array, file) = Array::create_with_file(shape, more);
     let found = std::fs::metadata(&file).expect("a file");
@@ -58,7 +58,7 @@ fn survives_kills(shape: Shape, more: &[&str], (word, withheld): (&str, usize)) 
         served.kill();
         is_over.store(true, Ordering::Release);
         let _cut = writer.join();
-        // Read-only, so that no superblock records the absent members as failed.
+        // The server is read-only, so that no superblock records the absent members as failed.
         let only = ["--read-only", "--bitmap-file", text(&file)];
         let served = array.serve_with(&only, &array.members[withheld..]);
         assert_there(&served, &blocks);
@@ -79,7 +79,7 @@ fn a_bitmap_in_a_file_survives_a_kill() {
 }
 
 /// While a client writes, the bitmap moves into a file, to another file, to another size, back to
-/// the members, and away.
+/// the members, and is then dropped.
 #[test]
 fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
     let array = without_bitmap(RAID_5);
@@ -101,7 +101,7 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
         (&["consistency=resync"], "resync", None, None),
     ];
     for (words, word, chunk, file) in steps {
-        // One step names the file by a relative name, in the current folder.
+        // One of the steps names the bitmap file by a relative name, in the current folder.
         let third = std::path::absolute("third.bitmap").expect("a path");
         let is_third = words.iter().any(|word| word.ends_with("third.bitmap"));
         let would = set(&array, &[&["-n"], words].concat());
@@ -114,7 +114,7 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
         assert_eq!(set(&array, words)["changed"], json!({}), "it is so already: {words:?}");
         std::thread::sleep(Duration::from_millis(60));
     }
-    // The array has dropped this file; before, its loss would have been reported.
+    // The array no longer uses this bitmap file; before, its loss would have been reported.
     std::fs::remove_file("third.bitmap").expect("it was made there");
     set(&array, &["consistency=log", &format!("bitmap-file={}", array.path("last").display())]);
     served.kill();
@@ -123,15 +123,15 @@ fn a_bitmap_moves_into_a_file_and_back_under_a_client() {
     let served = serve(&array, &array.path("last"), &array.members[1..]);
     assert_there(&served, &blocks);
     served.stop();
-    // The dropped file is stale: its event count is behind.
+    // The dropped bitmap file is stale: its event count is behind the members'.
     let looked = array.braid(&["examine"], &[one, array.members[1].clone()]);
     let found: Value = serde_json::from_str(&looked.stdout).expect("an object");
     let events = found["members"][0]["superblocks"][0]["state"]["events"].as_u64();
     assert!(found["bitmap_files"][0]["events"].as_u64() < events, "{found:#}");
 }
 
-/// If the bitmap file fails, the array continues; the next start gets no file, and resyncs the
-/// regions in flight.
+/// If the bitmap file fails, the array continues; the next start is without the file, and resyncs
+/// the regions in flight.
 #[test]
 fn a_bitmap_file_that_fails_costs_no_client_anything() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -154,7 +154,7 @@ fn a_bitmap_file_that_fails_costs_no_client_anything() {
     assert_there(&served, &blocks);
     done(&array, &["wait", "tank", "--timeout", "60"]);
     assert_eq!(done(&array, &["check", "tank"])["check"]["differing_sectors"], 0);
-    // The array can get a file again.
+    // The array can get a new bitmap file.
     set(&array, &["consistency=log"]);
     assert_eq!(status(&array, "tank")["state"], "ok");
     served.stop();
@@ -176,19 +176,19 @@ fn a_bitmap_file_that_is_needed_is_asked_for() {
     let served_so =
         array.follow_with(&error.json, "Best: name its bitmap file, too", &[("FILE", text(&file))]);
     assert!(served_so.stderr.contains("stopped") || served_so.stdout.contains("stopped"));
-    // The array continues with the right file, and stops cleanly.
+    // The array continues with the right bitmap file, and stops cleanly.
     let served = serve(&array, &file, &array.members[1..]);
     let mut client = Client::connect(&served.socket, PATIENCE);
     client.write(0, &block(0, 1));
     served.stop();
-    // The older copy is stale, but after a clean stop it is not needed.
+    // The older copy of the bitmap file is stale, but after a clean stop it is not needed.
     let served = serve(&array, &copy, &array.members[1..]);
     let mut client = Client::connect(&served.socket, PATIENCE);
     assert_eq!(client.read(0, 64 << 10).expect("an answer"), block(0, 1));
     served.stop();
 }
 
-/// All members are from a backup, on a host without a record of later writes.
+/// All members are from a backup, on a host whose braid has no record of later writes.
 #[test]
 fn members_that_are_older_than_their_bitmap_file_are_refused() {
     let (array, file) = Array::create_with_file(RAID_5, &[]);
@@ -224,15 +224,15 @@ fn a_file_that_is_none_of_this_arrays_is_refused_with_what_to_do() {
     std::fs::write(&nothing, vec![0; 1 << 20]).expect("a file");
     let error = is_refused(&array, &nothing);
     array.follow(&error, "If the array has no bitmap file, serve it without one");
-    // Refuses a member as bitmap file, and a missing file.
+    // `serve` refuses a member as bitmap file, and a missing file.
     array.serve_refused(&["--bitmap-file", text(&array.members[0])], &array.members).is("B011", 12);
     let none = array.path("none");
     let missing = ["--bitmap-file", text(&none)];
     assert_eq!(array.serve_refused(&missing, &array.members).code, "B050");
-    // Refuses the file for an array with its bitmap on its members.
+    // `serve` refuses a bitmap file for an array with its bitmap on its members.
     let with = Array::with_bitmap(RAID_5);
     is_refused(&with, &file);
-    // Refuses versions that md keeps in no file, and invalid values.
+    // `serve` refuses bitmap versions that md keeps in no file, and invalid values.
     for (at, bytes) in [(4, 6_u32), (4, 9), (52, 3)] {
         let copy = array.path("copy.bitmap");
         std::fs::copy(&file, &copy).expect("a copy");

@@ -1,4 +1,4 @@
-//! A write-intent bitmap created, dropped and resized while clients write, and the refusals.
+//! A write-intent bitmap created, dropped and resized while clients write, and refused changes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +36,9 @@ pub(crate) fn set(array: &Array, words: &[&str]) -> Value {
     answer
 }
 
-/// For each block the seeds of the contents it may have: the last flushed one, then each that was
-/// written since. A kill before the flush leaves any of them, and so does the next kill.
+/// For each block the seeds of the contents it may have: the last flushed content, then each
+/// content written since. A kill before the flush leaves any of these contents, and so does the
+/// next kill.
 pub(crate) type Blocks = Arc<Mutex<Vec<Vec<u8>>>>;
 
 pub(crate) fn zeroed_blocks() -> Blocks {
@@ -69,7 +70,7 @@ pub(crate) fn writes(
     })
 }
 
-/// Checks that flushed content is there; a block in flight may have any later content.
+/// Checks that flushed content can be read; a block in flight may have any later content.
 pub(crate) fn assert_there(served: &ServerProcess, blocks: &Blocks) {
     let mut client = Client::connect(&served.socket, PATIENCE);
     for (number, seeds) in (0..).zip(blocks.lock().expect("no panic under this lock").iter()) {
@@ -189,7 +190,7 @@ fn what_an_array_keeps_for_a_crash_is_shown() {
 
 #[test]
 fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
-    // The level allows no bitmap.
+    // The array's level allows no bitmap.
     let array = Array::create(RAID_0);
     let served = array.serve();
     refused(&array, &["set", "tank", "consistency=bitmap"], "B042", 12);
@@ -202,7 +203,7 @@ fn a_bitmap_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Stop it, and serve it without --read-only");
     drop(served);
     let served = array.serve();
-    // The settings are invalid.
+    // The requested bitmap settings are invalid.
     for words in [
         &["consistency=perhaps"][..],
         &["consistency=bitmap", "bitmap-chunk=3K"],
@@ -234,7 +235,7 @@ fn a_bitmap_without_room_is_made_by_the_command_that_is_offered() {
     served.stop();
 }
 
-/// An array needs its bitmap for a member that may come back, and for regions to be resynced.
+/// An array needs its bitmap for an absent member that may return, and for regions to be resynced.
 #[test]
 fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     let array = Array::with_bitmap(RAID_5);
@@ -258,7 +259,7 @@ fn a_bitmap_that_is_needed_is_given_up_after_the_command_that_is_offered() {
     served.stop();
 }
 
-/// A silent member delays a change, but no client and no caller; `status` then has this key.
+/// A silent member delays a change of policy, but no client; `status` then has this key.
 pub(crate) fn waits_for_a_member(policy: &str, key: &str) {
     let mut array = without_bitmap(RAID_5);
     let files = Mount::is_possible().then(|| FaultFs::over(&array.members)).flatten();
@@ -281,7 +282,7 @@ fn a_bitmap_waits_for_a_member_that_does_not_answer() {
     waits_for_a_member("bitmap", "bitmap");
 }
 
-/// Checks that a change is refused while a member is out and while it recovers, and then succeeds.
+/// Checks that a policy change is refused while a member is out or recovers, and then succeeds.
 pub(crate) fn waits_for_a_rebuild(array: &Array, first: &[&str], then: &[&str]) -> PathBuf {
     done(array, &["fail", "tank", "1"]);
     let error = refusal(array, first, &[]);

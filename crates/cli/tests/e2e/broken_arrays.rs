@@ -1,7 +1,7 @@
 //! Arrays of the kernel's md with ext4 and files on them, broken by a mishap (`oracle/broken`).
 //! Every file is read back with the checksum that it had under md, and no member is written.
 //!
-//! `cargo xtask scenarios` makes larger ones of each, and has mdadm try the same.
+//! `cargo xtask scenarios` makes larger arrays of each kind, and has mdadm try to read them too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ fn who_created_an_array_again_is_told_of_solve() {
     assert!(next.contains("braid rescue --solve"), "{said:?}");
 }
 
-/// The first answer for each reads every file, and an answer marked certain is right.
+/// The first guess for each array reads every file, and an answer marked certain is right.
 #[test]
 fn arrays_of_md_whose_superblocks_are_gone_or_wrong_are_solved() {
     needs!("nbdcopy", "debugfs", "e2fsck");

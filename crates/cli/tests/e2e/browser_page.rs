@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A served array and the port of its page.
 fn on_a_port(array: &Array) -> (ServerProcess, String) {
-    // A port that was free a moment ago.
+    // The operating system chooses a port that is free for a moment.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     drop(listener);
@@ -59,7 +59,7 @@ fn the_page_is_strict_and_the_port_only_looks() {
     };
     check("Array", &json("/v1/array"));
     check("Elevators", &json("/v1/elevators"));
-    // DNS rebinding: a foreign page makes its own name mean this machine.
+    // DNS rebinding: the name of a foreign page resolves to this machine.
     for path in ["/", "/v1/array", "/v1/elevators", "/metrics"] {
         let (head, body) = ask(&address, ("GET", path), "evil.example:9101");
         assert!(head.starts_with("http/1.1 421") && !body.contains("tank"), "{head}");
@@ -80,7 +80,7 @@ fn the_page_is_strict_and_the_port_only_looks() {
     served.stop();
 }
 
-/// The page in a headless browser, after a few of its requests.
+/// The page as a headless browser shows it, after a few of its requests.
 fn browsed(url: &str, profile: &Path, more: &[&str]) -> String {
     let mut command = Command::new("chromium");
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
@@ -89,7 +89,7 @@ fn browsed(url: &str, profile: &Path, more: &[&str]) -> String {
     Background::spawn_command(command, "").wait_ok()
 }
 
-/// An array whose name could be markup is served by its UUID, but a member's name is its file's.
+/// An array whose name could be markup is served under its UUID; a member has its file's name.
 #[test]
 fn a_browser_shows_the_array_and_runs_nothing_of_it() {
     needs!("chromium");

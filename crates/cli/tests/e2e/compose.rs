@@ -1,4 +1,4 @@
-//! The recipe of packaging/compose: the very commands that it names, as processes of one machine.
+//! The recipe of packaging/compose: its commands, unchanged, as processes of one machine.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -38,7 +38,7 @@ fn commands() -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// The recipe for one machine: each host has a folder, and free ports.
+/// The recipe of packaging/compose on one machine: each host has a folder, and free ports.
 struct Recipe {
     folder: tempfile::TempDir,
     certificates: PathBuf,
@@ -67,7 +67,7 @@ impl Recipe {
         self.folder.path().join(format!("h{}", host + 1)).join(file)
     }
 
-    /// A word of the recipe, on one machine.
+    /// A word of the recipe, changed to a host's folder and ports on one machine.
     fn word(&self, host: usize, word: &str) -> String {
         let mut word = word.replace("${HOST}", &format!("h{}", host + 1));
         for (other, ports) in self.ports.iter().enumerate() {
@@ -96,7 +96,7 @@ impl Recipe {
         command
     }
 
-    /// The image's program, with a host's folders.
+    /// The `braid` of the container image, with a host's folders.
     fn braid(&self, host: usize) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_braid"));
         command.env("BRAID_STATE_DIR", self.own(host, "state"));
@@ -149,7 +149,7 @@ fn the_recipe_of_three_hosts_survives_the_loss_of_an_owner() {
     wait_until("stores and members", PATIENCE, || {
         all.iter().all(|host| recipe.listens(*host, 2379) && recipe.listens(*host, 10809))
     });
-    // Owners stand by before there is an array, as the containers do.
+    // Owners stand by before an array exists, as the containers do.
     let mut owners = all.map(|host| Some(recipe.start(host, "owner")));
     let ran = Background::spawn_command(recipe.command(0, "create"), "").wait();
     assert!(ran.status.success(), "{ran:?}");

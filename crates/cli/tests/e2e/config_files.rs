@@ -24,7 +24,7 @@ fn configure(array: &Array, name: &str, text: &str) -> String {
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join(format!("{name}.toml"));
     std::fs::write(&file, text).expect("a file");
-    // Modes that do not depend on the umask.
+    // The modes of folder and file must not depend on the umask.
     mode(&folder, 0o755);
     mode(&file, 0o644);
     folder.display().to_string()
@@ -64,7 +64,7 @@ fn what_scan_writes_is_served_by_its_name() {
     let file = array.path("etc/tank.toml");
     let text = std::fs::read_to_string(&file).expect("a file");
     assert_eq!(Some(&*text), written["arrays"][0]["text"].as_str());
-    // A second scan leaves the file unchanged.
+    // A second `scan` leaves the configuration file unchanged.
     std::fs::write(&file, text.clone() + "[policy]\njob-floor = \"3M\"\n").expect("a file");
     assert_eq!(scan(&["--write"])["arrays"][0]["written"], false);
     let server = served(&array, &["--name", "tank", "--config-dir", &etc]);
@@ -74,7 +74,7 @@ fn what_scan_writes_is_served_by_its_name() {
     let got: Value = serde_json::from_str(got.stdout.trim()).expect("JSON");
     assert_eq!(got["settings"]["job-floor"], 3 << 20, "{got}");
     server.stop();
-    // The command line overrides the file.
+    // Options on the command line override the configuration file's options.
     let server = served(
         &array,
         &["--name", "tank", "--config-dir", &etc, "--job-floor", "4M", "--read-only"],
@@ -85,8 +85,8 @@ fn what_scan_writes_is_served_by_its_name() {
     server.stop();
 }
 
-/// A server is restarted, a service's automatically, and reconnecting clients do not notice. They
-/// do not repeat acknowledged writes, and a FLUSH to the next server is to cover these.
+/// A killed server is restarted, a service's automatically, and reconnecting clients do not notice.
+/// They do not repeat acknowledged writes, and a FLUSH to the next server must cover these writes.
 #[test]
 fn what_was_answered_without_a_flush_is_there_after_the_server_was_killed() {
     let array = Array::create(RAID_5);
@@ -99,7 +99,7 @@ fn what_was_answered_without_a_flush_is_there_after_the_server_was_killed() {
     for round in 0..4 {
         let server = match round % 2 {
             0 => served(&array, &words),
-            // Every other server is started by hand.
+            // Every second server is started by hand, without systemd.
             _ => array.serve(),
         };
         let mut client = Client::connect(&server.socket, Duration::from_secs(20));
@@ -124,7 +124,7 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     let etc = configure(&array, "other", &text);
     let (hidden, member) = (array.path("hidden"), array.members[2].clone());
     std::fs::rename(&member, &hidden).expect("a member");
-    // The member appears during the wait for it, so nothing is rebuilt.
+    // The member appears during the wait for absent members, so nothing is rebuilt.
     let comes = std::thread::spawn({
         let member = member.clone();
         move || {
@@ -145,7 +145,7 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     let short = configure(&array, "other", &text.replace("= 20", "= 1"));
     let mut server = served(&array, &["--name", "other", "--config-dir", &short]);
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
-    // The member misses a write, and from then on superblocks record it as failed.
+    // The member misses a write, and after this write superblocks record it as failed.
     server.write_all(&array, &random_bytes(3, server.length()));
     server.stop();
     configure(&array, "other", &text);
@@ -157,7 +157,7 @@ fn members_are_found_by_the_uuid_and_waited_for() {
     );
 }
 
-/// Regression: with `members`, from `scan --write`, a late mount or a missing disk was an error.
+/// Regression: if `scan --write` listed `members`, a late mount or a missing disk was an error.
 #[test]
 fn a_service_starts_when_a_disk_is_missing() {
     let array = Array::create(RAID_5);
@@ -189,8 +189,8 @@ fn a_service_starts_when_a_disk_is_missing() {
     let mut server = served(&array, &words);
     assert_eq!(server.wait_for("assembled")["degraded_slots"], 1);
     server.stop();
-    // If serve is typed by hand, the error offers the command without the member, if the level
-    // tolerates that.
+    // If `serve` is typed by hand, the error offers the command without the missing member, if the
+    // level tolerates its loss.
     let refusal = array.refused(&["serve"], &array.members);
     refusal.is("B050", 1);
     array.follow(&refusal.json, "If it is lost for good, start without it");
@@ -201,8 +201,8 @@ fn a_service_starts_when_a_disk_is_missing() {
     assert!(!remedies.contains("start without it"), "{remedies}");
 }
 
-/// Regression: of two arrays from two machines, or made one after the other, the second one's unit
-/// ended with B070, and their histories were mixed.
+/// Regression: two arrays had one name, from two machines or made one after the other. The second
+/// array's unit ended with B070, and their histories were mixed.
 #[test]
 fn two_arrays_of_one_name_are_served_and_told_apart() {
     needs!("nbdinfo");
@@ -212,7 +212,7 @@ fn two_arrays_of_one_name_are_served_and_told_apart() {
     let etc = array.path("etc").display().to_string();
     let scan = ["scan", "--write", "--config-dir", &etc, &patterns[0], &patterns[1]];
     assert!(array.braid(&scan, &[]).status.success());
-    // A later scan finds a third array of this name, and the file of the first is absent.
+    // A later scan finds a third array of this name, without the file of the first array.
     let third = Array::create(RAID_5);
     let pattern = third.path("m*").display().to_string();
     let before = std::fs::read(array.path("etc/tank.toml")).expect("a file");
@@ -341,7 +341,7 @@ fn a_file_that_cannot_be_used_says_where_and_what_was_meant() {
     wrong.is("B096", 2);
     let cause = wrong.json["cause"].as_str().expect("a cause");
     assert!(cause.contains("line 4") && cause.contains("is 'read-only' meant?"), "{cause}");
-    // A scan does not overwrite the file.
+    // A scan does not overwrite an existing configuration file.
     let file = array.path("etc/tank.toml");
     let before = std::fs::read_to_string(&file).expect("a file");
     let pattern = array.path("m*").display().to_string();
@@ -393,7 +393,7 @@ fn mdadm_conf_names_arrays() {
     assert_eq!(found["arrays"][0]["name"], "photos", "{found}");
 }
 
-/// The unit, in a folder, with the path of this build of braid.
+/// systemd's unit for braid in a folder, with the path of this build of braid.
 fn unit(array: &Array) -> PathBuf {
     copied_unit(array, "braid@.service")
 }
@@ -457,7 +457,7 @@ fn options_of_the_unit_are_options() {
     served(&array, &words.iter().map(String::as_str).collect::<Vec<_>>()).stop();
 }
 
-/// udev's result for a device, with braid's and md's rules, and another `/etc/braid`.
+/// udev's properties for a device, with braid's and md's rules, and another `/etc/braid`.
 fn asked_of_udev(array: &Array, device: &Path, etc: &str) -> String {
     let rule = std::fs::read_to_string(repository().join("packaging/udev/62-braid.rules"));
     let scan = format!("{} scan --config-dir {etc}", env!("CARGO_BIN_EXE_braid"));
@@ -465,7 +465,7 @@ fn asked_of_udev(array: &Array, device: &Path, etc: &str) -> String {
     let file = array.path("62-braid.rules");
     std::fs::write(&file, rule.replace("\"/etc/braid\"", &format!("\"{etc}\""))).expect("a file");
     let name = device.file_name().expect("a device").to_string_lossy();
-    // The rules are private to this run: the machine's own stay unchanged.
+    // The udev rules are private to this run: the machine's own rules stay unchanged.
     let script = format!(
         "mount -t tmpfs none /run && mkdir -p /run/udev/rules.d && cp '{}' /run/udev/rules.d/ && exec udevadm test --action=add /sys/block/{name} 2>&1",
         file.display()

@@ -1,4 +1,4 @@
-//! A confined server: it serves, takes devices handed over, and has its hooks run, no more.
+//! A confined server serves, takes devices as descriptors, and has its hooks run, no more.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::two_writers::Loops;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Serves with the strictest confinement.
+/// Serves the array with the strictest confinement.
 fn served(array: &Array, more: &[&str]) -> ServerProcess {
     array.serve_with(&[&["--confine", "full"], more].concat(), &array.present())
 }
@@ -29,7 +29,7 @@ fn status(array: &Array) -> Value {
     ok(array, &["status", "tank"])["arrays"][0].clone()
 }
 
-/// A line of the kernel's status of a thread.
+/// The value of a line in a thread's `/proc` status.
 fn of_thread(folder: &Path, key: &str) -> String {
     let text = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(key));
@@ -46,7 +46,7 @@ fn a_confined_server_serves_and_can_do_nothing_else() {
     let bytes = random_bytes(7, server.length());
     server.write_all(&array, &bytes);
     assert!(server.read_all(&array) == bytes);
-    // Checks every thread of the server, from before and after the confinement.
+    // Checks every thread of the server, from before the confinement and from after.
     let tasks = format!("/proc/{}/task", server.process_id());
     let tasks = std::fs::read_dir(tasks).expect("it runs").flatten();
     let threads: Vec<_> = tasks.map(|task| task.path()).collect();
@@ -55,7 +55,7 @@ fn a_confined_server_serves_and_can_do_nothing_else() {
         let facts = ["Seccomp", "NoNewPrivs", "CapEff", "CapPrm", "CapBnd"]
             .map(|key| of_thread(thread, key));
         if facts[0].is_empty() {
-            // The thread has ended meanwhile.
+            // The thread has ended since the folder was listed.
             continue;
         }
         let none = "0000000000000000";
@@ -85,15 +85,15 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     ok(&array, &["fail", "tank", "1"]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert_eq!(status(&array)["slots"][1]["member"], spare.as_str());
-    // The server may reopen devices that it began with.
+    // The server may reopen devices that it had when it started.
     let first = array.members[1].display().to_string();
     ok(&array, &["add", "tank", &first]);
     ok(&array, &["remove", "tank", &first]);
     ok(&array, &["replace", "tank", "2", "--with", &other]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert_eq!(status(&array)["slots"][2]["member"], other.as_str());
-    // The server still has the failed device open, so `add` is refused: `braid` can open it only
-    // after its removal.
+    // The server still has the failed device open, so `add` is refused: the `braid` command can
+    // open the device only after its removal.
     ok(&array, &["fail", "tank", &other]);
     let refused = array.braid(&["add", "tank", &other], &[]);
     let problem: Value = serde_json::from_str(refused.stdout.trim()).expect("JSON");
@@ -102,7 +102,7 @@ fn devices_are_handed_over_and_failed_ones_come_back() {
     ok(&array, &["add", "tank", &other, &third]);
     ok(&array, &["wait", "tank", "--for", "rebuild"]);
     assert!(server.read_all(&array) == bytes);
-    // The lock on a device that was handed over keeps out a second writer.
+    // The lock on a device that was sent to the server keeps out a second writer.
     let second = array.braid(&["serve", &other], &[]);
     assert!(second.stdout.contains("B061"), "{second:?}");
     let missing = array.braid(&["add", "tank", "/nonexistent/disk"], &[]);
@@ -175,7 +175,7 @@ fn what_cannot_be_confined_says_so() {
 fn what_the_system_refuses_is_said_with_how_to_serve_all_the_same() {
     let array = Array::create(RAID_5);
     let chosen = [("MEMBER...", &*words_of(&array.members))];
-    // seccomp fails with EPERM.
+    // The `seccomp` system call fails with EPERM.
     let words = ["serve", "--confine", "full"];
     if let Some(ran) = array.braid_denied((SECCOMP, 1), &words) {
         let error = error_of(&ran);
@@ -190,7 +190,7 @@ fn what_the_system_refuses_is_said_with_how_to_serve_all_the_same() {
     array.follow_with(&error, "Name another one", &chosen);
 }
 
-/// The command line hands over the devices it names; another client may not.
+/// The command line sends the server the devices that it names; another client may not.
 #[test]
 fn a_device_that_was_not_handed_over_is_refused_with_who_uses_it() {
     needs!("curl", "fuser");
@@ -208,7 +208,7 @@ fn a_device_that_was_not_handed_over_is_refused_with_who_uses_it() {
     };
     let error = post(&[]);
     assert_eq!(error["code"], "B098", "{error}");
-    // This test has the device open.
+    // The test process has the device open.
     let users = array.follow(&error, "See who uses it").stdout;
     assert!(users.contains(&std::process::id().to_string()), "{users}");
     let error = post(&[1]);
@@ -241,7 +241,7 @@ fn block_devices_are_held_with_what_is_below_and_handed_over_so() {
     let server = array.serve_with(&["--confine", "full"], &loops.0);
     let bytes = random_bytes(9, server.length());
     server.write_all(&array, &bytes);
-    // The file below is locked, although the server got only the right to read it.
+    // Checks that `file` is locked, although the server got only the right to read it.
     let locked = |file: &Path| {
         let refused = array.braid(&["serve"], &[file.to_path_buf()]);
         assert!(refused.stdout.contains("B061"), "{refused:?}");

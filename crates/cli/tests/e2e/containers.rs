@@ -39,7 +39,7 @@ impl Container {
         Self { fixture, home, disks }
     }
 
-    /// Options that identify the disks if the metadata does not.
+    /// Options that identify the disks of Intel's containers, whose metadata does not.
     fn serials(&self, disks: &[PathBuf]) -> Vec<String> {
         let is_intel = self.fixture.facts["level"] == "imsm";
         let known =
@@ -189,8 +189,8 @@ fn an_older_disk_of_a_foreign_container_is_left_out_and_can_be_believed() {
             assert_same(&served.read_all(&container.home), &wanted, name);
             served.stop();
         }
-        // If a sound disk is missing as well, the stale disk is needed, and its gaps may be
-        // anywhere.
+        // If a sound disk is missing as well, the stale disk is needed, and its old sectors may be
+        // anywhere in the volume.
         let said = container.story(&[], &container.without(Some(0)));
         let found = of_volume(&said, "volume1").expect("it");
         let of_one = stands(found).into_iter().find(|(disk, _)| disk == "disk1");
@@ -227,7 +227,7 @@ fn a_foreign_disk_that_was_being_rebuilt_is_not_read() {
     let served = container.served(&["--read-only"], &container.disks);
     assert_same(&served.read_all(&container.home), &stamped(1, 8192), "of the others");
     served.stop();
-    // If another disk is missing too, too little is left, however much was rebuilt.
+    // If a second disk is missing too, too little redundancy is left, however much was rebuilt.
     let said = container.story(&[], &container.without(Some(0)));
     assert_eq!(of_volume(&said, "volume1").expect("it")["readable"], false, "{said:#}");
 }

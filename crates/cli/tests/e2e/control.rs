@@ -1,4 +1,4 @@
-//! A running array under `status`, `list`, `get`, `set`, `stop`, and its control API under `curl`.
+//! `status`, `list`, `get`, `set` and `stop` on a running array, and its control API under `curl`.
 
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -99,7 +99,7 @@ fn names_that_mean_none_several_or_a_dead_server_are_refused_with_what_to_type()
     assert_eq!(all["unheard"][0]["problem"]["code"], "B077");
     check("Status", &all);
     assert_eq!(said(&one, &["status", "--exit-code"]).status.code(), Some(4));
-    // A silent server is reported differently.
+    // A socket whose server is silent is reported differently than a socket without a server.
     std::fs::remove_file(runtime.join("tank.control")).expect("left behind");
     let _silent = UnixListener::bind(runtime.join("tank.control")).expect("a socket");
     refused(&["status", "tank"], "B078", 1);

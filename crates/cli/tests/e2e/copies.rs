@@ -5,8 +5,8 @@ use crate::kit::{
     run,
 };
 
-/// Copies data in and out of an array: healthy, after each loss, written again while degraded, and
-/// after a restart without the lost members.
+/// Copies data into an array and out again: healthy, after each loss, written again while degraded,
+/// and after a restart without the lost members.
 fn copy_through_losses(shape: Shape) {
     let array = Array::create(shape);
     let mut served = array.serve();
@@ -102,13 +102,13 @@ fn a_member_that_comes_back_is_stale() {
     assert!(std::fs::read(&array.members[2]).expect("it") == stale, "a stale member was written");
 }
 
-/// qemu-img in, compare, out, compare; healthy and after a loss.
+/// qemu-img copies an image in and compares, then out and compares; healthy and after a loss.
 fn convert(shape: Shape) {
     let array = Array::create(shape);
     let mut served = array.serve();
     let size = usize::try_from(served.size_bytes).expect("small");
     let mut bytes = random_bytes(4, size);
-    // Zeroes in the middle, so that qemu-img uses its zeroing request as well.
+    // The image has zeroes in the middle, so that qemu-img uses its zeroing request as well.
     bytes[size / 4..size / 2].fill(0);
     let (source, back) = (array.path("source.img"), array.path("back.img"));
     std::fs::write(&source, &bytes).expect("an image");

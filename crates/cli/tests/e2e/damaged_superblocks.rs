@@ -26,7 +26,7 @@ fn told(array: &Array, members: &[PathBuf]) -> Vec<Value> {
     said["nearly"].as_array().expect("a list").clone()
 }
 
-/// Believing these members by name, checks that the array is read and no member is written.
+/// Checks that the array is read with these members believed, and that no member is written.
 #[track_caller]
 fn assert_read(array: &Array, with: &[PathBuf], members: &[PathBuf], content: &[u8]) {
     let before = contents(members);
@@ -57,7 +57,7 @@ fn members_that_wipefs_has_been_at_are_read_where_that_is_asked_for() {
     let expected: Vec<Value> = (0..4).map(Value::from).collect();
     assert_eq!(slots, expected.iter().map(|slot| (&found[0]["flaw"], slot)).collect::<Vec<_>>());
     assert_eq!((&found[0]["flaw"], &found[0]["array"]), (&"magic".into(), &"tank".into()));
-    // Superblocks are believed only of members that the operator names.
+    // Nearly sound superblocks are believed only if the operator names their members.
     let refusal = array.refused(&["rescue", "--serve"], &array.members);
     refusal.is("B020", 10);
     array.follow(&refusal.json, "Believe the superblocks that nearly stand, in memory");
@@ -91,7 +91,7 @@ fn superblocks_in_partitions_whose_table_is_lost_are_found() {
         let mut disk = vec![0; member.len() + (8 << 20)];
         disk[1 << 20..(1 << 20) + member.len()].copy_from_slice(&member);
         fs::write(path, disk).expect("a disk");
-        // A file in the place of the kernel's partition node, for when there is a table.
+        // A file stands for the kernel's partition node, for the case that the disk has a table.
         fs::write(format!("{}p1", text(path)), member).expect("a partition");
     }
     let found = told(&array, &array.members);
@@ -148,7 +148,7 @@ fn a_wrong_byte_in_a_superblock_costs_a_raid_0_nothing() {
     let served = array.serve();
     let content = filled(&array, &served, 94);
     served.stop();
-    // First two bits of the name are wrong, then one bit of the data offset.
+    // First two bits of the array's name are wrong, then one bit of the data offset.
     for (at, wrong, flaw) in [(40, vec![0x41], "bytes"), (129, vec![0x18], "bit")] {
         let file = fs::File::options().read(true).write(true).open(&array.members[0]);
         let file = file.expect("a member");

@@ -1,4 +1,4 @@
-//! `braid serve --detach`: a server in the background, and when the command returns.
+//! `braid serve --detach`: a server in the background, and the moment when the command returns.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn it_returns_when_clients_may_connect_and_its_log_is_where_status_says() {
     let log = now["server"]["log"].as_str().expect("a log").to_owned();
     assert!(said(&array, &["status", "tank"]).stdout.contains(&log));
     assert!(std::fs::read_to_string(&log).expect("it is there").contains("\"event\":\"serving\""));
-    // The server leads its own session, and the command to serve again can be typed unchanged.
+    // The server leads its own session, and its command line can be typed again unchanged.
     let process = now["server"]["pid"].as_u64().expect("a number");
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
     let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3));
@@ -49,7 +49,7 @@ fn it_says_why_clients_cannot_connect_with_the_status_of_a_server_in_the_foregro
         };
         assert_eq!(code(&detached.stdout), code(&alone.stdout));
     }
-    // For a person the message is on standard error.
+    // Without `--json` the error is printed on standard error.
     let mut line = array.command_line(&["serve", "--detach", "--array", "other"], &array.members);
     line.remove(0);
     let ran = array.run_braid(line);

@@ -37,7 +37,7 @@ fn what_happens_is_kept_over_a_kill_and_told_to_hooks() {
     std::fs::write(&sendmail, script).expect("a file");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&sendmail, mode).expect("a mode");
-    // Three lines for each event: the name, the arguments, the JSON.
+    // The hook writes three lines for each event: the name, the arguments, the JSON.
     let command = format!("{{ echo \"$BRAID_EVENT\"; echo \"$@\"; cat; }} >> '{}'", hook.display());
     let sendmail = sendmail.display().to_string();
     let options = ["--on-event", &command, "--mail", "root", "--sendmail", &sendmail];
@@ -93,7 +93,7 @@ fn what_happens_is_kept_over_a_kill_and_told_to_hooks() {
     }
 }
 
-/// A concurrent program, and its lines of JSON so far.
+/// A program running beside the test, and the lines of JSON that it has printed so far.
 struct Beside {
     child: std::process::Child,
     output: std::path::PathBuf,
@@ -123,7 +123,7 @@ impl Drop for Beside {
     }
 }
 
-/// Over the control socket, and by `events -f` with and without a history: each event once.
+/// Events over the control socket, and by `events -f` with and without a history: each event once.
 #[test]
 fn what_happens_is_followed_over_the_control_socket() {
     needs!("curl");
@@ -148,7 +148,7 @@ fn what_happens_is_followed_over_the_control_socket() {
         let is_it = |event: &&Value| event["subject"]["member"] == member.as_str();
         events.iter().filter(is_it).filter(|event| event["kind"] == "Fail").count()
     };
-    // Followers need time to begin. Earlier events come from the history.
+    // Followers need time to connect. Earlier events come from the history.
     served.lose(&array, 1);
     std::thread::sleep(Duration::from_secs(2));
     served.lose(&array, 3);
@@ -202,7 +202,7 @@ fn jobs_are_told_once_with_their_result() {
     assert_eq!(count("ResyncStarted").len(), 1, "it is clean");
 }
 
-/// A command that never ends delays neither clients nor the stop, and ends with braid.
+/// A hook's command that never ends delays neither clients nor the stop, and ends with braid.
 #[test]
 fn a_hook_that_hangs_holds_nothing_up() {
     let array = Array::create(RAID_5);
@@ -233,7 +233,7 @@ fn scrape(address: &str, path: &str) -> String {
 #[test]
 fn metrics_follow_the_array() {
     let array = Array::create(RAID_6);
-    // A port that was free a moment ago.
+    // The operating system chooses a port that is free for a moment.
     let address = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("bound").to_string()
@@ -300,7 +300,7 @@ fn the_service_manager_is_told_and_its_watchdog_fed() {
     }
 }
 
-/// Passes a listening socket on as descriptor 3, as systemd does, and becomes another program.
+/// A Python script that passes a listening socket as descriptor 3, as systemd does.
 const PASS_ON: &str = r"
 import os, socket, sys
 names, kind, place = sys.argv[1:4]
@@ -338,7 +338,7 @@ fn sockets_that_were_passed_on_are_served() {
     assert!(Path::new(&socket).exists(), "the socket's file is not ours to remove");
     let ran = braid("nbd", ["127.0.0.1", "0"], "nbdinfo --size \"$uri\"");
     assert!(ran.status.success() && ran.stdout.contains("nbd://127.0.0.1:"), "{ran:?}");
-    // The control socket, which would otherwise be off with `--run`.
+    // systemd also passes the control socket, which would otherwise be off with `--run`.
     let control = array.path("passed.control").display().to_string();
     let url = "http://braid/v1/array";
     let command = format!("curl -sS --fail --unix-socket '{control}' {url} | grep -q '\"tank\"'");

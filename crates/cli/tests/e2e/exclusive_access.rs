@@ -13,9 +13,9 @@ fn a_second_server_on_the_same_members_is_refused() {
     let words = ["serve", "--nbd", &uri];
     let refusal = array.refused(&words, &array.members);
     refusal.is("B061", 11);
-    // A reader is refused as well: it could read half-written data.
+    // A second server that only reads is refused as well: it could read half-written data.
     array.refused(&["serve", "--read-only", "--nbd", &uri], &array.members).is("B061", 11);
-    // A writer is refused even if it names only one of the members.
+    // A second server for writing is refused even if it names only one of the members.
     array.refused(&words, &array.members[3..]).is("B061", 11);
     served.stop();
     array.serve().stop();
@@ -32,7 +32,7 @@ fn two_readers_may_share() {
     let ran = array.braid(&words, &array.members);
     assert!(ran.status.success(), "{ran:?}");
     assert!(ran.stdout.contains(&first.size_bytes.to_string()), "{ran:?}");
-    // A reader keeps out a writer.
+    // A server that only reads keeps out a server for writing.
     array.serve_refused(&[], &array.members).is("B061", 11);
     first.stop();
 }

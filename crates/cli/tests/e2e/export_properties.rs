@@ -9,7 +9,7 @@ use crate::kit::{
 };
 use crate::members::{MEMBER_BYTES, assert_whole, blank, filled, text, wait_for_rebuild};
 
-/// Requests every property that nbdinfo knows.
+/// Checks every property of an export that nbdinfo reports.
 fn look(served: &ServerProcess, data_members: u64, (preferred, description): (u64, &str)) {
     let json = ok("nbdinfo", ["--json", &served.uri]);
     let info: Value = serde_json::from_str(&json).expect("nbdinfo prints JSON");
@@ -81,7 +81,7 @@ fn every_level_tells_the_same_healthy_and_degraded() {
     needs!("nbdinfo");
     look_at_level(RAID_0, 3, (4096, "RAID-0 of 3 members"));
     look_at_level(RAID_1, 1, (4096, "RAID-1 of 2 members"));
-    // Rows of three chunks of 64 KiB.
+    // The RAID-5 and the RAID-6 have rows of three chunks of 64 KiB.
     look_at_level(RAID_5, 3, (64 << 10, "RAID-5 of 4 members"));
     look_at_level(RAID_6, 3, (64 << 10, "RAID-6 of 5 members"));
     look_at_level(RAID_10, 2, (4096, "RAID-10 of 4 members"));
@@ -119,7 +119,7 @@ fn holes_are_told_and_what_was_just_written_is_none() {
             let is_touched = at("offset") < 65536 + 1048576 && 65536 < at("offset") + at("length");
             assert!(!is_touched || at("type") == 0, "{map}");
         }
-        // The last extent is a hole and zero.
+        // The export's last extent is a hole and zero.
         assert_eq!(extents.last().expect("one at least")["type"], 3, "{map}");
         let qemu = ok("qemu-img", ["map", "-f", "raw", "--output=json", &served.uri]);
         let qemu: Value = serde_json::from_str(&qemu).expect("qemu-img prints JSON");
@@ -151,7 +151,7 @@ fn read_only_is_told_and_kept() {
     }
 }
 
-/// Regression: arrays of Linux 6.19 and later record a logical block size; they were refused.
+/// Regression: braid refused arrays of Linux 6.19 and later, which record a logical block size.
 #[test]
 fn an_array_that_says_its_logical_block_is_served_with_it() {
     needs!("nbdinfo", "nbdcopy");

@@ -1,7 +1,7 @@
 //! Extended headers: 64-bit requests to arrays beyond 32 bits.
 //!
-//! The clients are braid's own half of a session, and a QEMU that supports them (8.2 or later):
-//! `cargo xtask test` fetches one if the distribution's is older.
+//! The clients are braid's own NBD client, and a QEMU that supports extended headers (8.2 or
+//! later): `cargo xtask test` fetches a newer QEMU if the distribution's is older.
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
@@ -12,7 +12,7 @@ use braid_nbd_proto::{Style, wire};
 
 use crate::kit::{Array, Need, RAID_0, RAID_5, RAID_10, ServerProcess, Shape, needs, ok, skip};
 
-/// Members' size, as sparse files: two of them exceed 32 bits.
+/// The members' size, as sparse files: the size of two members exceeds 32 bits.
 const MEMBER_SIZE: &str = "3G";
 
 /// An array of more than 4 GiB that only clients write to.
@@ -23,7 +23,7 @@ fn large(shape: Shape) -> (Array, ServerProcess) {
     (array, served)
 }
 
-/// Writes bytes other than zero at the beginning, across 4 GiB and at the end.
+/// Writes bytes other than zero at the array's beginning, across 4 GiB and at the end.
 fn mark(served: &ServerProcess) -> [u64; 3] {
     let places = [0, (4 << 30) - 100, served.size_bytes - 4096];
     for place in places {
@@ -79,7 +79,7 @@ fn all_of_an_array_is_zeroed_trimmed_and_described_by_one_request_each() {
         let extents = ask(&mut client, Command::BlockStatus { offset, length, one: false });
         assert_eq!(extents[0].flags, wire::STATE_HOLE | wire::STATE_ZERO, "{extents:?}");
         assert!(extents.iter().map(|extent| extent.length_bytes).sum::<u64>() <= length);
-        // QEMU has made three reads, and the client the request above.
+        // QEMU has made three reads, and braid's client the request above.
         assert!(requests(&array) >= before + 4);
         // The zeroed range begins and ends within a sector, whose other bytes must stay.
         mark(&served);
@@ -109,7 +109,7 @@ fn others_write_across_sectors_while_all_of_it_is_zeroed_again_and_again() {
             assert!(ask(&mut client, zero).is_empty());
         }
     });
-    // Each client has the array to itself for a moment.
+    // QEMU and braid's client each have the array to themselves for a moment.
     for at in 0..20_u64 {
         let write = format!("write -P 9 {} 1000", at * 100_000_001);
         ok("qemu-io", ["-f", "raw", "-c", &write, &served.uri]);
@@ -154,7 +154,7 @@ fn qemu_zeroes_and_discards_more_than_32_bits_by_one_request() {
         let zero = format!("write -z -n -u 0 {size}");
         let said = ok(&qemu_io, ["-f", "raw", "-c", &zero, &served.uri]);
         assert!(!said.contains("failed"), "{said}");
-        // QEMU makes the one request, and a final flush.
+        // QEMU sends the request as one, and a final flush.
         let made = requests(&array) - before;
         assert!(made <= 2, "{made} requests for one of {size} bytes");
         assert_zero(&served, places);

@@ -1,4 +1,4 @@
-//! The causes of failed members and failed requests: correct in notices, in JSON and in the log.
+//! The causes of failed members and failed requests, as notices, JSON and the log give them.
 //!
 //! The members are files on a FUSE file system that fails on request; reports must name operation,
 //! sectors and error.
@@ -29,7 +29,7 @@ pub(crate) struct Failing {
 }
 
 impl Failing {
-    /// `None` if the test may not mount.
+    /// Makes an array on failing files; `None` if the test may not mount FUSE.
     pub(crate) fn create(shape: Shape) -> Option<Self> {
         Self::create_with(shape, "resync")
     }
@@ -70,7 +70,7 @@ impl Drop for Ends<'_> {
 
 const BITMAP_AT: u64 = 8192;
 
-/// The expected report about member 1.
+/// The expected content of the report about member 1.
 struct ExpectedReport {
     file_op: FileOp,
     errno: i32,
@@ -103,7 +103,7 @@ const CASES: [ExpectedReport; 5] = [
         operation: "bitmap-write",
         words: "Remote I/O error",
     },
-    // A bad sector does not fail a member; a missing device does.
+    // A bad sector does not fail a member; a missing device does (ENODEV).
     ExpectedReport {
         file_op: FileOp::Read,
         errno: ENODEV,
@@ -130,7 +130,7 @@ fn keep_busy(socket: &std::path::Path, begun: &Barrier, ends: &AtomicBool, flush
     }
 }
 
-/// Fails member 1 under load as `expected` says; returns the notice and the log.
+/// Fails member 1 under load as `expected` says; returns the notice and the server's log.
 fn lose(failing: &Failing, io: &str, expected: &ExpectedReport) -> (Value, String) {
     let options = ["--io", io, "--log", "debug", "--log-format", "json"];
     let mut served = failing.serve(&options);
@@ -147,7 +147,8 @@ fn lose(failing: &Failing, io: &str, expected: &ExpectedReport) -> (Value, Strin
         let _ends = Ends(&ends);
         if operation != "read" {
             scope.spawn(|| keep_busy(&socket, &begun, &ends, operation == "flush"));
-            // Superblock and bitmap precede the first write: do not wait for its answer.
+            // Superblock and bitmap are written before the first write's answer: do not wait for
+            // it.
             if operation.ends_with("-write") {
                 scope.spawn(|| begun.wait());
             } else {
@@ -170,7 +171,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Regression: the report was only "failed and is out", whatever the cause.
+/// Regression: the report on a member was only "failed and is out", whatever the cause.
 #[test]
 fn why_a_member_went_out_is_said() {
     for io in ["ring", "threads"] {
@@ -197,7 +198,7 @@ fn why_a_member_went_out_is_said() {
                 let start = number(&notice["cause"]["sector"]) * SECTOR;
                 let end = start + number(&notice["cause"]["sectors"]) * SECTOR;
                 let failed = failing.files.failed();
-                // The kernel reads whole pages, perhaps in parts.
+                // The kernel reads whole pages of the file, perhaps in parts.
                 let is_it = |bytes: &std::ops::Range<u64>| bytes.start < end && start < bytes.end;
                 assert!(failed.iter().any(is_it), "{failed:?} {what}");
                 if expected.operation == "superblock-write" {
@@ -209,7 +210,7 @@ fn why_a_member_went_out_is_said() {
     }
 }
 
-/// Every line of the log has the common fields, and the loss has those of the notice.
+/// Checks that every line of the log has the common fields, and the loss has those of the notice.
 fn check_log(log: &str, notice: &Value) {
     let lines: Vec<Value> =
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -248,7 +249,7 @@ fn check_log(log: &str, notice: &Value) {
     assert_eq!(find("client has connected")["level"], "DEBUG");
 }
 
-/// A person reads the same cause in a sentence, and then the consequences of the loss.
+/// The notice in words gives the cause in a sentence, and then the consequences of the loss.
 #[test]
 fn why_a_member_went_out_is_said_to_a_person() {
     needs!("qemu-io");
@@ -283,7 +284,7 @@ fn what_failed_a_request_is_in_the_log() {
     let data = failing.data_offset();
     for (level, each) in [("debug", true), ("warn", false)] {
         let served = failing.serve(&["--log", level, "--log-format", "json"]);
-        // The fault begins only now: at the start the kernel reads ahead of superblocks.
+        // The fault is set only now: at the server's start the kernel reads ahead of superblocks.
         failing.files.fail(2, Fail { file_op: FileOp::Read, bytes: data..u64::MAX, errno: EIO });
         // The third chunk is on the third member.
         let read = |count: usize| {
@@ -344,7 +345,7 @@ fn the_environment_asks_for_a_log_and_an_option_overrules_it() {
     }
 }
 
-/// Regression: under systemd only text could be searched.
+/// Regression: under systemd only the text of a log line could be searched, not its fields.
 #[test]
 fn the_journal_of_systemd_gets_fields() {
     let is_root = rustix::process::geteuid().is_root();

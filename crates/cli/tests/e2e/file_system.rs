@@ -6,7 +6,7 @@ use crate::kit::{
     Array, Mount, Need, RAID_5, RAID_6, RAID_10, Shape, assert_same, needs, ok, random_bytes, skip,
 };
 
-/// Puts a file into the file system on `disk`, or takes one out, with debugfs.
+/// Writes a file into the file system on `disk`, or copies a file out, with debugfs.
 fn put(disk: &str, from: &Path, name: &str) {
     let request = format!("write {} {name}", from.display());
     ok("debugfs", ["-w", "-R", &request, disk]);
@@ -18,7 +18,7 @@ fn get(disk: &str, name: &str, to: &Path) -> Vec<u8> {
     std::fs::read(to).expect("what was dumped")
 }
 
-/// Everything through NBD: mke2fs, files, a loss, e2fsck, the files again, more files.
+/// Uses a file system through NBD: mke2fs, files, a loss, e2fsck, the files again, more files.
 fn live_in_it(shape: Shape) {
     if !Mount::is_possible() {
         return skip(Need::Fuse, "no /dev/fuse");
@@ -41,7 +41,7 @@ fn live_in_it(shape: Shape) {
     }
     mount.end();
 
-    // A new daemon: nothing is cached.
+    // A new QEMU storage daemon is mounted: nothing is cached.
     let mount = Mount::new(&array, &served);
     ok("e2fsck", ["-fn", &disk]);
     let out = array.path("dumped");

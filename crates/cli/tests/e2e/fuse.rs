@@ -1,7 +1,7 @@
 //! The array as a file: through /dev/fuse and through io_uring, with losses, stops and kills.
 //!
-//! Both ways are tested if root can set the kernel's switch between them, which counts at a
-//! server's start.
+//! Both transports are tested if root can set the kernel's switch between them, which takes effect
+//! at a server's start.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -76,7 +76,7 @@ struct User {
 }
 
 impl User {
-    /// Runs an operation at some place, and checks the result.
+    /// Runs a random operation at a random place, and checks the result.
     fn act(&mut self) {
         let random = &mut self.random;
         let most = *random.choice([1, 512, 4096, 70_000, 600_000].iter()).expect("some");
@@ -108,7 +108,7 @@ impl User {
     }
 }
 
-/// Concurrent users, with a loss in the middle; returns the expected content.
+/// Runs concurrent users, with a loss in the middle; returns the expected content.
 fn use_it(array: &Array, served: &mut ServerProcess, seed: u64) -> Vec<u8> {
     let part = usize::try_from(served.size_bytes / 4).expect("small");
     let path = disk(array);
@@ -161,7 +161,7 @@ fn a_file_is_the_array_through_a_loss() {
     }
 }
 
-/// fusermount3 may not mount either: it inherits the filter.
+/// Mounting is forbidden to fusermount3 as well: it inherits the filter.
 #[test]
 fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
     needs!("fusermount3");
@@ -171,7 +171,7 @@ fn who_may_not_mount_is_told_what_is_allowed_and_of_another_door() {
     let array = Array::create(RAID_5);
     let path = disk(&array);
     let words = ["serve", "--fuse", path.to_str().expect("text")];
-    // mount fails with EPERM.
+    // The `mount` system call fails with EPERM.
     let Some(ran) = array.braid_denied((MOUNT, 1), &words) else { return };
     let error = error_of(&ran);
     assert_eq!(error["code"], "B093", "{error}");
@@ -264,7 +264,7 @@ const ROUND_BYTES: usize = 4096;
 /// Distance between the users' bytes: whole sectors, but no whole stripes.
 const USER_BYTES: u64 = 1_000_448;
 
-/// Writes rounds and flushes each, until an error; returns the last flushed round.
+/// Writes rounds and flushes each round, until an error; returns the last flushed round.
 fn write_rounds(file: &File, start: u64, first: u64) -> u64 {
     (first..)
         .find(|round| {
@@ -303,7 +303,7 @@ fn nothing_hangs_when_it_is_killed_at_any_moment() {
                 assert!(begun.elapsed() < PATIENCE, "turn {turn}: it hung");
                 flushed
             });
-            // Flushed rounds are there; the next round may be there in part or whole.
+            // Flushed rounds must be on the array; the next round may be on it in part or whole.
             let served = array.serve_with(&[], &array.members);
             let mut client = Client::connect(&served.socket, PATIENCE);
             for (user, flushed) in (0_u64..).zip(flushed) {
@@ -320,7 +320,7 @@ fn nothing_hangs_when_it_is_killed_at_any_moment() {
         }
         let served = serve(&array, transport, &array.members);
         served.stop();
-        // The second server found the file, empty, and so does not remove it.
+        // The second server found the file already there, empty, and so does not remove it.
         assert_eq!(disk(&array).metadata().expect("stat").len(), 0);
     }
 }

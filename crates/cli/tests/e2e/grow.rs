@@ -1,6 +1,6 @@
-//! `grow` and `revert` under clients, over kills, and their refusals.
+//! `grow` and `revert` while clients write, over kills of the server, and their refusals.
 //!
-//! Each test compares every byte that a client was promised, before and after the next start.
+//! Each test compares every byte whose write was acknowledged, before and after the next start.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::remedies::refusal;
 use crate::reshape::fixture::Fixture;
 use crate::reshape::{fixtures, stamped};
 
-/// A client's patience with one request; a window holds writes back for a moment.
+/// A client's timeout for one request; a reshape window holds writes back for a moment.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// A pace at which a test sees the middle of a reshape, from the server's start.
+/// Options that slow jobs from the server's start, so that a test sees the middle of a reshape.
 pub(crate) const SLOW: [&str; 2] = ["--job-ceiling", "1M"];
 /// Bytes of each write of a client.
 const WRITE_BYTES: usize = 24 << 10;
@@ -54,7 +54,7 @@ pub(crate) fn fast(array: &Array) {
     done(array, &["set", "tank", "job-ceiling=none"]);
 }
 
-/// Writes a few stretches, each answered and flushed, and notes them in `content`.
+/// Writes at a few places, each write acknowledged and flushed, and records the bytes in `content`.
 pub(crate) fn write_some(served: &ServerProcess, content: &mut [u8], random: &mut fastrand::Rng) {
     let mut client = Client::connect(&served.socket, PATIENCE);
     for _ in 0..6 {
@@ -256,7 +256,7 @@ fn a_file_system_grows_with_its_array() {
     served.stop();
 }
 
-/// Arrays that the kernel's md was reshaping when the power failed: braid goes on from there.
+/// Arrays that the kernel's md was reshaping when the power failed: braid continues the reshape.
 #[test]
 fn a_reshape_that_md_began_ends_here() {
     needs!("nbdcopy");
@@ -340,7 +340,7 @@ fn shapes_that_cannot_be_are_refused_and_change_nothing() {
     assert!(read(&new).iter().all(|byte| *byte == 0), "a dry run wrote to a device");
     slow(&array);
     done(&array, &["grow", "tank", text(&new)]);
-    // One change at a time.
+    // A second reshape is refused while one is running.
     refused(&array, &["grow", "tank", "--chunk", "128K"], "B123", 12);
     served.stop();
 }
@@ -355,7 +355,7 @@ fn each_way_out_of_a_refused_growth_is_a_way() {
     array.follow_with(&error, "Name devices, too", &[("DEVICE", text(&new[0]))]);
     served.stop();
 
-    // A confined server opens no files by itself, but takes a spare whose file it is handed.
+    // A confined server opens no files by itself, but takes a spare whose descriptor it is sent.
     let served = array.serve_with(&["--confine", "full"], &array.members);
     let spares_first = "Add the devices first, then grow with --members";
     for (words, new) in [(&[text(&new[0])][..], &new[0]), (&["--members", "6"], &new[1])] {
@@ -421,8 +421,8 @@ fn logs_and_bitmaps_wait_until_the_shape_is_changed() {
     served.stop();
 }
 
-/// Regression: the server ended in an assertion, since 0.90 says the direction of a reshape only by
-/// the number of members.
+/// Regression: the server ended in an assertion, since metadata 0.90 records the direction of a
+/// reshape only by the number of members.
 #[test]
 fn a_layout_that_changes_under_old_metadata_does_not_go_back() {
     let fixture = Fixture::load(&fixtures(), "raid5-left-symmetric-4-m0.90").expect("a fixture");

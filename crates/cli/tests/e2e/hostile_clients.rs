@@ -11,10 +11,10 @@ use crate::kit::{Array, RAID_5, RawClient, ServerProcess, needs, wait_until};
 const CLIENTS: usize = 63;
 /// The longest allowed request.
 const REQUEST_BYTES: u32 = 64 << 20;
-/// Longest wait of a good client for 4 KiB, on a busy machine.
+/// Longest wait of a well-behaved client for 4 KiB, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A client whose requests have a deadline.
+/// A client whose socket calls have a timeout.
 fn connect(socket: &Path) -> std::io::Result<RawClient> {
     RawClient::connect(socket, PATIENCE)
 }
@@ -30,7 +30,7 @@ fn ask(client: &mut RawClient, round: u8) {
     assert_eq!(found, data);
 }
 
-/// The attack, on a server under a limit that `setup` sets.
+/// Attacks a server with many clients, under a limit that `setup` sets.
 fn attacked(setup: &str, io: &str) {
     let array = Array::create_sized(RAID_5, "32M");
     let served = ServerProcess::start_under(setup, &array, &["--io", io], &array.members);
@@ -53,7 +53,7 @@ fn attacked(setup: &str, io: &str) {
     assert!(longest < PATIENCE && start.elapsed() < 4 * PATIENCE, "{longest:?} at most");
     let grown = served.status_bytes("VmHWM").saturating_sub(before) >> 20;
     assert!(grown <= 256, "{setup}, {io}: it holds {grown} MiB more");
-    // A new client is served, too, also with a larger request.
+    // A new client is served as well, also with a larger request.
     let mut late = connect(&served.socket).expect("let in");
     ask(&mut late, 7);
     drop(attackers);
@@ -84,7 +84,7 @@ fn clients_that_say_much_and_send_little_do_not_kill_it_within_512_mib_on_thread
     attacked("ulimit -v 524288", "threads");
 }
 
-/// Regression: stacks used up the address space, and a failed allocation ended the process.
+/// Regression: thread stacks used up the address space, and a failed allocation ended the process.
 #[test]
 fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let array = Array::create_sized(RAID_5, "32M");
@@ -94,7 +94,7 @@ fn more_clients_than_there_are_addresses_for_do_not_kill_it_on_threads() {
     let mut attackers = Vec::new();
     for kind in 0..250 {
         if let Ok(mut attacker) = connect(&served.socket) {
-            // The server may cut off a client that it has no room for.
+            // The server may cut off a client for which it has no room.
             let _ = attacker.0.write_all(&RawClient::header(0, 0, 1 << 20).repeat(20));
             attackers.push(attacker);
         }

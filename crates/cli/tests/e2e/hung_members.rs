@@ -1,10 +1,10 @@
 //! A member that does not answer for seconds, like a dead disk, a network file system without its
-//! network, or a loop device on either. Readers do not notice, and nothing is lost when the member
-//! answers again.
+//! network, or a loop device on either of these. Readers do not notice, and nothing is lost when
+//! the member answers again.
 //!
 //! The members are files on a FUSE file system that hangs on request. A thread that waits for a
-//! hanging member is stuck in the kernel, even when a signal arrives. A worker that waited would be
-//! lost, with its clients and members.
+//! hanging member is stuck in the kernel, even when a signal arrives. A worker that waited for it
+//! would be lost, with the worker's clients and members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -31,10 +31,10 @@ const HANG: Duration = Duration::from_millis(2500);
 /// How long the member answers under load before it hangs.
 const HEALTHY: Duration = Duration::from_millis(300);
 
-/// Limit of a read while the member hangs.
+/// Time limit of a read while the member hangs.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Limit of everything that is not measured.
+/// Time limit of every step that is not measured.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const READERS: u64 = 3;
@@ -85,7 +85,7 @@ impl ReadTimes {
     }
 }
 
-/// Reads blocks that are no longer written until `ends`, several at once.
+/// Reads blocks that are no longer written until `ends` is set, several at once.
 fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> ReadTimes {
     let mut client = Client::connect(socket, LIMIT * 2);
     let (mut random, mut seen) = (Rng::with_seed(seed), ReadTimes::default());
@@ -115,7 +115,7 @@ fn read_on(socket: &Path, (seed, blocks): (u64, u64), ends: &AtomicBool) -> Read
 }
 
 /// Writes random blocks from `first` to `end` until `ends` is set, many at once. Waits for all
-/// answers, and returns the blocks.
+/// answers, and returns the written blocks.
 fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBool) -> Vec<u64> {
     let mut client = Client::connect(socket, PATIENCE);
     let mut random = Rng::with_seed(seed);
@@ -137,7 +137,7 @@ fn write_on(socket: &Path, (seed, first, end): (u64, u64, u64), ends: &AtomicBoo
     written
 }
 
-/// Which members hang, and how they are served.
+/// Which members hang, and how the array is served.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     shape: Shape,
@@ -161,7 +161,7 @@ impl Case {
     }
 }
 
-/// Fills the array, hangs its members under load, releases them, and compares everything.
+/// Fills the array, hangs its members under load, releases them, and compares all content.
 fn hang_under_load(case: Case, array: &Array, hanging: &FaultFs, members: &[PathBuf]) -> ReadTimes {
     let options = case.options();
     let served = array.serve_with(&options, members);
@@ -185,8 +185,8 @@ fn hang_under_load(case: Case, array: &Array, hanging: &FaultFs, members: &[Path
         let writers: Vec<_> = (0..WRITERS).map(|seed| scope.spawn(write(seed))).collect();
         thread::sleep(HEALTHY);
         case.hung.iter().for_each(|member| hanging.hang(*member, case.hang));
-        // Readers start only when the member hangs: before, a repeated read would come from the
-        // page cache.
+        // Readers start only when the member hangs: before the hang, a repeated read would be
+        // answered from the page cache.
         let read = |seed| move || read_on(socket, (seed, half), reads_end);
         let readers: Vec<_> = (0..READERS).map(|seed| scope.spawn(read(seed))).collect();
         wait_until("something to hang", HANG, || hanging.held() > 0);
@@ -194,7 +194,7 @@ fn hang_under_load(case: Case, array: &Array, hanging: &FaultFs, members: &[Path
         reads_end.store(true, Ordering::Relaxed);
         let seen = readers.into_iter().map(|reader| reader.join().expect("a reader"));
         let seen = seen.fold(ReadTimes::default(), |all, one| all.merge(&one));
-        // Writers check this flag only after an answer.
+        // Writers check `writes_end` only after an answer.
         writes_end.store(true, Ordering::Relaxed);
         hanging.let_go();
         let written = writers.into_iter().flat_map(|writer| writer.join().expect("a writer"));
@@ -248,13 +248,13 @@ impl Loops {
 impl Drop for Loops {
     fn drop(&mut self) {
         for device in &self.0 {
-            // A device that stays attached disturbs no other test.
+            // A loop device that stays attached disturbs no other test.
             let _ = run("losetup", ["--detach", device.to_str().expect("text")]);
         }
     }
 }
 
-/// With loop devices over the files: requests wait in the block layer's limited queue.
+/// Runs a case with loop devices over the files: requests wait in the block layer's limited queue.
 fn on_loops(case: Case) -> Option<ReadTimes> {
     let array = Array::create_sized(case.shape, MEMBER_SIZE);
     let hanging = mounted(&array)?;
@@ -303,7 +303,7 @@ fn two_members_that_never_answer_stall_no_reader_of_a_raid_6_on_rings() {
     assert_unnoticed(case, on_fuse(case));
 }
 
-/// Regression: the alarm's thread asked the hanging file system for the member's existence.
+/// Regression: the alarm thread asked the hanging file system whether the member exists.
 #[test]
 fn a_member_that_never_answers_stalls_no_reader_on_threads() {
     for hang in [Hang::Both, Hang::Everything] {
@@ -339,7 +339,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
         assert!(begun.elapsed() > Duration::from_secs(2), "{error}");
         assert_eq!(error["code"], "B056", "{error}");
         assert!(error.to_string().contains("m1"), "{error}");
-        // The kernel keeps the process until its requests are answered.
+        // The kernel keeps the ended process until its requests are answered.
         drop(let_go);
         assert_eq!(served.wait().code(), Some(1));
         let served = array.serve_with(&["--io", io], &array.members);
@@ -353,7 +353,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_and_names_it() {
     }
 }
 
-/// Regression: the stop waited for ever for a flush or superblock, which bypass ring admission.
+/// Regression: the stop waited for ever for flushes or superblocks, which bypass ring admission.
 #[test]
 fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
     let array = Array::create_sized(RAID_1, MEMBER_SIZE);
@@ -374,7 +374,7 @@ fn a_stop_gives_up_on_a_member_that_never_answers_its_superblock_on_rings() {
     wait_until("the stop to be given up", Duration::from_secs(30), || served.error().is_some());
     let error = served.error().expect("just seen");
     assert_eq!(error["code"], "B056", "{error}");
-    // The kernel keeps the process until its requests are answered.
+    // The kernel keeps the ended process until its requests are answered.
     drop(let_go);
     assert_eq!(served.wait().code(), Some(1));
     array.serve_with(&["--io", "ring"], &loops.0).stop();

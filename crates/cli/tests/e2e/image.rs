@@ -1,5 +1,5 @@
 //! Failing disks: copied as far as they can be read (`braid image`). `braid rescue` computes a
-//! copy's gaps from the other members, or names them (`--fill`, `--lost` and `--check`).
+//! copy's gaps from the other members, or reports them (`--fill`, `--lost` and `--check`).
 
 use std::fs;
 use std::ops::Range;
@@ -42,7 +42,7 @@ fn missing(of: &Value) -> Vec<Range<u64>> {
     of.as_array().expect("ranges").iter().map(range).collect()
 }
 
-/// A disk is pulled during a copy, and comes back: requests that failed meanwhile are no bad
+/// A disk is pulled during a copy, and attached again: requests that failed meanwhile are no bad
 /// sectors.
 #[test]
 fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
@@ -74,7 +74,7 @@ fn a_disk_that_drops_off_its_bus_is_not_called_bad() {
     assert_same(&fs::read(&copy).expect("a copy"), &fs::read(disk).expect("a disk"), "all");
 }
 
-/// A copy of a member with these gaps, with its map.
+/// A copy of a member with these gaps, and the copy's map.
 fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> PathBuf {
     let copy = array.path(name);
     fs::copy(member, &copy).expect("a copy");
@@ -83,7 +83,7 @@ fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> Path
     let mut at = 0;
     for hole in holes {
         let length = hole.end - hole.start;
-        // The gaps hold bytes that the disk never had.
+        // The copy's gaps hold bytes that the disk never had.
         file.write_all_at(&vec![0xee; small(length)], hole.start).expect("a copy");
         map += &format!("{at:#x} {:#x} +\n{:#x} {length:#x} -\n", hole.start - at, hole.start);
         at = hole.end;
@@ -94,7 +94,7 @@ fn holed(array: &Array, member: &Path, name: &str, holes: &[Range<u64>]) -> Path
     copy
 }
 
-/// The time for a sparse file of a terabyte depends on its data only.
+/// The time for copying a sparse file of a terabyte depends on its data only.
 #[test]
 fn a_huge_sparse_file_is_copied_by_its_holes() {
     let array = Array::create(RAID_1);
@@ -119,7 +119,7 @@ fn a_huge_sparse_file_is_copied_by_its_holes() {
     assert!((there.len(), there.blocks() * 512 < 64 << 20) == (size, true));
 }
 
-/// A pipe waits for a writer that never comes.
+/// A pipe as the map would wait for a writer that never comes.
 #[test]
 fn a_named_pipe_as_a_map_is_refused_and_not_waited_for() {
     let array = Array::create(RAID_5);
@@ -162,7 +162,7 @@ fn a_failing_disk_is_copied_as_far_as_it_can_be_read() {
         let blocks: Vec<u64> = listed.lines().map(|line| line.parse().expect("a block")).collect();
         assert_eq!(blocks, (bad.start / 4096..bad.end / 4096).collect::<Vec<_>>());
     }
-    // First the sector is still bad, then it is good again.
+    // In the first retry the sector is still bad, in the second it is good again.
     let again = ["--retries", "2", text(&disk), text(&copy)];
     assert_eq!(missing(&said(&image(&array, &again), 3)["missing"]), [bad]);
     disks.let_go();
@@ -230,7 +230,7 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
         &fs::read(&disk).expect("a disk"),
         "the copy",
     );
-    // Refuses a copy of another disk: disks may change names when they come back.
+    // `image` refuses a copy of another disk: disks may change names when they are attached again.
     let copied = array.path("copied");
     said(&image(&array, &[text(&array.members[1]), text(&copied)]), 0);
     let bytes = fs::read(&copied).expect("a copy");
@@ -239,12 +239,12 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
         .expect("a map");
     refused(&copied).is("B107", 12);
     assert_same(&fs::read(&copied).expect("a copy"), &bytes, "the copy of another disk");
-    // Refuses a copy that is shorter than its map says.
+    // `image` refuses a copy that is shorter than its map says.
     fs::write(&short, [1; 2048]).expect("a file");
     fs::write(array.path("short.map"), "0 +\n0 4096 +\n").expect("a map");
     refused(&short).is("B107", 12);
     refused(Path::new("/dev/null")).is("B107", 12);
-    // Refuses a map without its copy, and an invalid map.
+    // `image` refuses a map without its copy, and an invalid map.
     fs::remove_file(&short).expect("a file");
     refused(&short).is("B107", 12);
     fs::write(array.path("short.map"), "0 +\n0 40960000000 +\n").expect("a map");
@@ -256,8 +256,8 @@ fn what_is_no_copy_of_the_disk_is_not_overwritten() {
 
 #[test]
 fn a_copy_is_filled_from_the_others() {
-    // The gaps are in data and in parity, inside sectors, across the end of a chunk, and at the
-    // end.
+    // The copy's gaps are in data and in parity, inside sectors, across the end of a chunk, and at
+    // the end of the disk.
     let holes = [
         (2 << 20) + 4096..(2 << 20) + 4608,
         (3 << 20) + 60000..(3 << 20) + 70000,
@@ -312,7 +312,7 @@ fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
         let served = ServerProcess::rescued(&array, &["--read-only"], &members);
         assert_same(&served.read_all(&array), &content, "all of it");
         served.stop();
-        // With another member missing as well, reads fail there, and nowhere else.
+        // With another member missing as well, reads fail only in the copy's missing part.
         let served = ServerProcess::rescued(&array, &["--read-only"], &members[1..]);
         let mut client = Client::connect(&served.socket, LIMIT);
         assert_same(&client.read(0, 1 << 20).expect("what is there"), &content[..1 << 20], "it");
@@ -328,7 +328,7 @@ fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest_and_no_more() {
     assert_same(&fs::read(&copy).expect("a copy"), &before, "what the disk held");
 }
 
-/// Content computed from the other members would be newer than the rest of the copy.
+/// A fill with content from the other members would be newer than the other bytes of the copy.
 #[test]
 fn a_copy_of_a_stale_member_is_not_filled() {
     let array = Array::create(RAID_5);
@@ -432,7 +432,7 @@ fn what_two_copies_lack_is_an_error_and_its_files_are_named() {
         "{named}"
     );
     assert!(files.len() <= 2, "{named}");
-    // A map for a file that is no member, and a missing map.
+    // `rescue` refuses a map for a file that is no member, and a missing map.
     array.refused(&["rescue", "--map", "elsewhere=map"], &members).is("B001", 2);
     let nowhere = format!("{}=nowhere", text(&members[0]));
     array.refused(&["rescue", "--map", &nowhere], &members).is("B001", 2);
@@ -456,7 +456,7 @@ fn who_lies_is_named() {
     ServerProcess::rescued(&array, &[], &array.members).stop();
     array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
     assert!(array.braid(&["rescue", "--discard"], &array.members).status.success());
-    // The wrong bytes are in two places, in data and in parity.
+    // The wrong bytes of the member are in two places, in data and in parity.
     let liar = &array.members[2];
     let file = fs::File::options().write(true).open(liar).expect("a member");
     for at in [3 << 20, (3 << 20) + (64 << 10), (7 << 20) + 512] {
@@ -468,7 +468,7 @@ fn who_lies_is_named() {
     assert_eq!(wrong.len(), 1, "{found}");
     assert_eq!(wrong[0], serde_json::json!({ "member": text(liar), "sectors": 3 }), "{found}");
     assert_same(&fs::read(liar).expect("a member"), &before, "it is only named");
-    // With one parity the check detects an error, but not its member.
+    // With one parity the check detects an error, but not which member is wrong.
     let fewer = array.without(&[1]);
     array.refused(&["rescue", "--check"], &fewer).is("B043", 12);
     let striped = Array::create(RAID_0);
@@ -481,7 +481,7 @@ fn who_lies_is_named() {
     array.refused(&["rescue", "--check"], &array.members).is("B045", 12);
 }
 
-/// The copy lacks its bitmap: that is reported, and the member is used.
+/// The copy lacks the member's bitmap: the loss is reported, and the member is used.
 #[test]
 fn a_copy_without_its_bitmap_is_a_member_all_the_same() {
     needs!("nbdcopy");

@@ -45,7 +45,7 @@ fn with_spare(shape: Shape) -> Array {
     Array::create_with("tank", shape, "16M", &["--spare", "1"])
 }
 
-/// Changes eight sectors of a member's data area without the server's knowledge.
+/// Changes eight sectors of a member's data area behind the server's back.
 fn spoil(array: &Array, slot: usize, byte: u8) {
     let member = std::fs::OpenOptions::new().write(true).open(&array.members[slot]);
     member.and_then(|file| file.write_all_at(&[byte; 4096], 12 << 20)).expect("a member");
@@ -160,14 +160,14 @@ fn a_check_that_finds_something_says_so_until_another_finds_nothing() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // Starts a check without waiting for it, then waits for it with `wait`.
+    // Starts a check without waiting for its end, then waits with `wait`.
     let asked = done(&array, &["check", "tank", "--detach"]);
     check("JobsAnswer", &asked);
     assert_eq!(asked["effect"], "begins");
     let waited = array.braid(&["wait", "tank", "--for", "check"], &[]);
-    // The check may already be over.
+    // The check may already have ended when `wait` begins.
     assert!(matches!(waited.status.code(), Some(0 | 3)), "{waited:?}");
-    // Restores the spoiled sectors: new files are zeroes.
+    // Zeroes the spoiled sectors, as they were: the members are new files of zeroes.
     spoil(&array, 2, 0);
     typed(&array, "braid check tank");
     assert_eq!(said(&array, &["status", "-x"]).stdout, "tank is healthy\n");
@@ -244,7 +244,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     }
     let kinds = array.braid(&["history", "tank"], &[]).stdout;
     assert!(kinds.contains("CorruptionLocated") && kinds.contains("CorruptionRepaired"), "{kinds}");
-    // Two wrong slots in one row: the check cannot tell which.
+    // Two slots are wrong in one row: the check cannot tell which.
     [1, 4].into_iter().for_each(|slot| spoil(slot, 9));
     let ran = array.braid(&["check", "tank", "--repair"], &[]);
     let found = &json(&ran)["check"]["found"];
@@ -255,7 +255,7 @@ fn a_check_names_the_member_that_is_rotten_and_a_repair_mends_it() {
     served.stop();
 }
 
-/// Finds the field wherever `examine` prints it.
+/// Finds the field `data_offset_bytes` at any depth of `examine`'s JSON.
 fn data_offset_bytes(value: &Value) -> Option<u64> {
     match value {
         Value::Object(fields) => {
@@ -294,7 +294,7 @@ fn a_check_goes_on_without_the_one_who_asked_and_ends_when_told_to() {
     let text = said(&array, &["status", "tank"]).stdout;
     assert!(text.contains("paused, go on with  braid resume tank"), "{text}");
     let id = i32::try_from(one.id()).ok().and_then(Pid::from_raw).expect("a process");
-    // Both requests have arrived by now: the check exists, and both commands wait for its end.
+    // Both check requests have arrived by now: the check runs, and both commands wait for its end.
     std::thread::sleep(Duration::from_secs(1));
     kill_process(id, Signal::INT).expect("our own child");
     let one = ended(one);

@@ -19,7 +19,8 @@ enum Loss {
 }
 
 /// fio at depth 32: half reads, half writes, blocks of 512 bytes to 192 KiB, each written block
-/// read back. `rate` in bytes per second and direction makes it last long enough to lose members.
+/// read back. `rate`, in bytes per second and direction, makes the load last long enough to lose
+/// members.
 fn verifying_load(served: &ServerProcess, seed: u64, rate: Option<&str>) -> Background {
     let seed = format!("--randseed={seed}");
     let uri = format!("--uri={}", served.uri);
@@ -47,7 +48,7 @@ fn assert_no_errors(said: &str) {
 }
 
 fn lose_under_load(shape: Shape, loss: Loss) {
-    // Larger than fio's data: on a smaller disk fio would overwrite its own blocks.
+    // Members are larger than fio's data: on a smaller disk fio would overwrite its own blocks.
     let array = Array::create_sized(shape, "32M");
     let mut served = array.serve();
     let mut load = verifying_load(&served, 1, Some("--rate=3m,3m"));
@@ -118,7 +119,7 @@ fn fio_raid_10_a_member_is_truncated() {
     lose_under_load(RAID_10, Loss::Truncated);
 }
 
-/// A write beyond the end of a truncated file fills it with zeroes, which are no data.
+/// A write beyond the end of a truncated member fills the file with zeroes, which are no data.
 #[test]
 fn a_truncated_member_is_not_read_as_zeroes() {
     needs!("qemu-io", "nbdcopy");
@@ -130,7 +131,7 @@ fn a_truncated_member_is_not_read_as_zeroes() {
         served.write_all(&array, &bytes);
         let file = OpenOptions::new().write(true).open(&array.members[0]);
         file.and_then(|file| file.set_len(0)).expect("a member");
-        // Writes the last stripes in full, which reads no member.
+        // Writes the last stripes in full, so that no member is read.
         let last = size - (1 << 20);
         let write = format!("write -P 5 {last} {}", 1 << 20);
         ok("qemu-io", ["-f", "raw", "-c", &write, "-c", "read 0 1M", served.uri.as_str()]);
@@ -141,7 +142,7 @@ fn a_truncated_member_is_not_read_as_zeroes() {
     }
 }
 
-/// 32 clients at once, each with its own part of the array, verified.
+/// 32 fio clients at once, each with its own part of the array, whose content is verified.
 #[test]
 fn thirty_two_connections() {
     needs!("fio");

@@ -1,5 +1,5 @@
-//! Parity logs, md's and braid's own: added and dropped while clients write, and the errors where
-//! that is impossible.
+//! Parity logs, md's and braid's own: added and dropped while clients write, and the refusals where
+//! a log is impossible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,9 @@ use crate::jobs::done;
 use crate::kit::{Array, Client, RAID_1, RAID_5, RAID_6, Shape};
 use crate::remedies::refusal;
 
-/// Changes between all policies of the level, under a client. Then the server is killed, and
-/// started without as many members as the level tolerates: flushed data must be there.
+/// Changes between all consistency policies of the level, while a client writes. Then the server is
+/// killed, and started without as many members as the level tolerates: flushed data must be
+/// readable.
 fn comes_and_goes(shape: Shape, words: &[(&str, Option<u64>)], withheld: usize) {
     let array = without_bitmap(shape);
     let blocks = zeroed_blocks();
@@ -74,7 +75,7 @@ fn a_log_of_braids_own_that_was_made_while_it_was_served_survives_a_kill_without
     comes_and_goes(RAID_6, &[&words[..], &[("log", BITMAP)]].concat(), 2);
 }
 
-/// Without a log, and killed while written, the array needs all members.
+/// An array whose log was dropped, and which was killed while written, needs all members.
 #[test]
 fn a_log_that_was_given_up_is_not_believed() {
     for word in ["ppl", "log"] {
@@ -95,7 +96,7 @@ fn a_log_that_was_given_up_is_not_believed() {
     }
 }
 
-/// With braid's own log, too, the bitmap can change the size of its bits.
+/// With braid's own log as well, the bitmap can change the size of its bits.
 #[test]
 fn bits_beside_a_log_are_made_anew() {
     let array = Array::create_with("tank", RAID_6, "16M", &["--consistency", "log"]);
@@ -109,7 +110,7 @@ fn bits_beside_a_log_are_made_anew() {
 
 #[test]
 fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
-    // The level allows no log.
+    // The array's level allows no log.
     let array = without_bitmap(RAID_1);
     let served = array.serve();
     for word in ["consistency=ppl", "consistency=log"] {
@@ -126,7 +127,7 @@ fn a_log_is_refused_with_what_to_do_and_nothing_is_changed() {
     array.follow(&error, "Use braid's own log, which does the same here");
     assert_eq!(kept(&array).0, "log");
     served.stop();
-    // Members have no room for a log: the data begin at the start.
+    // Members have no room for a log: the data begin at the member's start.
     let words = ["--metadata", "1.0", "--consistency", "resync"];
     let array = Array::create_with("tank", RAID_5, "16M", &words);
     let served = array.serve();

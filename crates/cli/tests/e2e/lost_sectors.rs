@@ -1,4 +1,4 @@
-//! Sectors that no member holds, while an array grows: they cost themselves.
+//! Sectors that no member holds, while an array grows: only these sectors are lost.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::members::{MEMBER_BYTES, blank, filled, text};
 const BLOCK: usize = 4096;
 const EIO: i32 = 5;
 
-/// The blocks of the array that cannot be read; all others have this content.
+/// The blocks of the array that cannot be read; checks that all other blocks have this content.
 fn unreadable(served: &ServerProcess, content: &[u8]) -> BTreeSet<usize> {
     let mut client = Client::connect(&served.socket, PATIENCE);
     let mut unreadable = BTreeSet::new();
@@ -49,13 +49,13 @@ fn a_sector_that_no_member_holds_costs_itself_while_the_array_grows() {
     let served = array.serve_with(&[], &files.files());
     let mut content = filled(&array, &served, 31);
     served.stop();
-    // Nothing is in its memory any more.
+    // The new server has nothing in memory.
     let served = array.serve_with(&[], &files.files());
     let looked = array.braid(&["examine"], &array.members[..1]).stdout;
     let (_, data) = looked.split_once("\"data_offset_bytes\":").expect("it is printed");
     let data: String = data.chars().take_while(char::is_ascii_digit).collect();
     let data: u64 = data.parse().expect("a number");
-    // One row of two members.
+    // Reads fail in one row, on two members.
     let bytes = data + (2 << 20)..data + (2 << 20) + BLOCK as u64;
     for member in 0..2 {
         files.fail(member, Fail { file_op: FileOp::Read, bytes: bytes.clone(), errno: EIO });
@@ -71,7 +71,7 @@ fn a_sector_that_no_member_holds_costs_itself_while_the_array_grows() {
     assert_eq!(unreadable(&served, &content), blocks);
     served.stop();
     drop(files);
-    // The members answer again, and have something else in the new shape: the logs say so.
+    // The members answer again, with other bytes in the new shape: bad-block logs list the sectors.
     array.members.push(new);
     let served = array.serve();
     assert_eq!(unreadable(&served, &content), blocks, "after a restart");

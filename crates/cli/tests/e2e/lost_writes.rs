@@ -6,7 +6,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::kit::{Array, RAID_5, needs, ok, run, wait_until};
 
-/// Lets members take no more data, as on a full file system; superblocks are below the limit.
+/// Makes members take no more data, as on a full file system; superblocks are below the size limit.
 fn fill_up(id: u32) {
     let pid = Pid::from_raw(i32::try_from(id).expect("a process id")).expect("not zero");
     let limit = Some(1 << 20);
@@ -29,11 +29,11 @@ fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
         ran.stdout + &ran.stderr
     };
     let flush = || {
-        // QEMU flushes only after a write of its own.
+        // QEMU flushes only after it has written itself.
         let words = ["-f", "raw", "-c", "write -P 1 16M 4k", "-c", "flush", disk.as_str()];
         run("qemu-io", words).status.success()
     };
-    // Writes are small and scattered, so that no stripe fills up and is written early.
+    // The writes are small and scattered, so that no stripe fills up and is written early.
     let writes = ["--rw=write:60k", "--bs=4k", "--size=2m", "--io_size=128k", "--offset=2m"];
     let written = ["--name=w", "--ioengine=nbd", &uri, "--buffer_pattern=0x5a5a5a5a"];
     ok("fio", written.iter().chain(&writes));

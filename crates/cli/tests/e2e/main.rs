@@ -60,7 +60,7 @@
 //!
 //! The oracle, not these tests, inspects the members' bytes, with md itself.
 //!
-//! Every case takes a few seconds; the sizes are small and the seeds fixed.
+//! Every case takes a few seconds; array sizes are small and random seeds are fixed.
 
 mod answered_writes;
 mod away_members;

@@ -34,14 +34,14 @@ pub(crate) fn wait_for_rebuild(array: &Array) {
     assert_eq!(whole["state"], "ok", "{whole}");
 }
 
-/// Writes the whole array.
+/// Writes the whole array with random bytes, which are returned.
 pub(crate) fn filled(array: &Array, served: &ServerProcess, seed: u64) -> Vec<u8> {
     let bytes = random_bytes(seed, usize::try_from(served.size_bytes).expect("small"));
     served.write_all(array, &bytes);
     bytes
 }
 
-/// Stops the array, serves only these members, checks them, and compares everything.
+/// Stops the array, serves only these members, checks redundancy, and compares all content.
 pub(crate) fn assert_whole(
     array: &Array,
     served: ServerProcess,
@@ -90,7 +90,7 @@ fn a_member_is_failed_removed_and_another_one_is_rebuilt() {
         let row = || status(&array, "tank")["slots"][1].clone();
         assert_eq!((&row()["state"], &row()["member"]), (&"failed".into(), &text(&old).into()));
         assert!(row()["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{}", row());
-        // Removes the member at once, without a wait.
+        // `remove` removes the member at once, without a wait.
         let removed = done(&array, &["remove", "tank", "1"]);
         assert_eq!(removed["members"][0]["effect"], "goes");
         assert_eq!((&row()["state"], &row()["member"]), (&"missing".into(), &Value::Null));
@@ -199,8 +199,8 @@ fn a_member_that_was_away_catches_up_with_what_the_bitmap_names() {
     }
 }
 
-/// Clients have not written most of the array: recovery skips those regions. No written data is
-/// lost, from the first write on, after a kill, and with any member missing.
+/// Clients have not written most of the array: recovery skips the unwritten regions. No written
+/// data is lost, from the first write on, after a kill, and with any member missing.
 #[test]
 fn what_no_client_has_written_is_not_rebuilt_under_a_lockless_bitmap() {
     needs!("nbdcopy");
@@ -255,7 +255,7 @@ fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
         };
         qemu("write -P 7 0 16M");
         assert!(status(&array, "tank")["bitmap"]["unwritten"].as_u64() < Some(before));
-        // Discards in parts with arbitrary ends.
+        // Discards the array in parts with arbitrary ends.
         qemu("discard 0 5000192");
         qemu("discard 5000192 11776k");
         qemu("write -P 9 3M 64k");
@@ -281,7 +281,7 @@ fn what_a_client_trims_is_unwritten_under_a_lockless_bitmap() {
     }
 }
 
-/// The device was used elsewhere meanwhile: the array keeps its own writes.
+/// The device was used in another array meanwhile: the first array keeps its own writes.
 #[test]
 fn a_member_that_ran_apart_keeps_nothing() {
     needs!("nbdcopy");
@@ -332,7 +332,7 @@ fn a_spare_waits_takes_over_by_itself_and_can_be_failed_and_removed() {
     let served = array.serve();
     let wanted = filled(&array, &served, 1);
     let (one, two) = (blank(&array, "s1", MEMBER_BYTES), blank(&array, "s2", MEMBER_BYTES));
-    // No slot is free, so both verbs add a spare.
+    // No slot is free, so both `add` and `spare` add a spare.
     let added = done(&array, &["add", "tank", text(&one)]);
     assert_eq!((&added["members"][0]["effect"], &added["spares"]), (&"waits".into(), &1.into()));
     let words = said(&array, &["spare", "tank", text(&two)]).stdout;
@@ -359,7 +359,7 @@ fn a_spare_waits_takes_over_by_itself_and_can_be_failed_and_removed() {
     );
     let replaced = status(&array, "tank")["replaced"].clone();
     assert_eq!(replaced[0]["member"], text(&array.members[0]));
-    // The slot has another member by now; the failed one is named by its path.
+    // The slot has another member by now; the failed member is named by its path.
     let command = refused(&array, &["remove", "tank", "0"], "B040", 12);
     assert_eq!(command, format!("braid remove tank {}", text(&array.members[0])));
     typed(&array, &command);
@@ -433,7 +433,7 @@ fn what_members_cannot_do_is_refused_and_changes_nothing() {
     let held = blank(&array, "held", MEMBER_BYTES);
     let lock = File::open(&held).expect("a file");
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).expect("it is ours");
-    // A clone of a member that is in use.
+    // The new device is a clone of a member in use.
     let clone = array.path("clone");
     std::fs::copy(&array.members[2], &clone).expect("a copy");
     let devices =
@@ -478,7 +478,7 @@ fn what_members_cannot_do_is_refused_and_changes_nothing() {
         (&"ok".into(), Some(4)),
         "{one}"
     );
-    // The texts name the shortage, the member, or the contents.
+    // The refusals name the shortage, the member, or the contents.
     for (words, parts) in [
         (["add", "tank", text(&small)], &["too small", "short by 1 MiB"][..]),
         (["add", "tank", text(&link)], &["it is ", "slot 1"]),
@@ -519,7 +519,7 @@ fn what_the_array_cannot_do_without_does_not_fail() {
     typed(&array, "braid resume tank");
     wait_for_rebuild(&array);
     done(&array, &["fail", "tank", "0"]);
-    // A failed array takes no members.
+    // An array that has failed takes no members.
     std::fs::remove_file(&array.members[1]).expect("a member to lose");
     served.wait_for("Broken");
     refused(&array, &["fail", "tank", "2"], "B081", 13);
@@ -578,7 +578,7 @@ fn what_is_on_a_device_is_named_to_be_destroyed_and_saved_before() {
 
 #[test]
 fn an_array_of_this_uuid_that_was_used_apart_is_not_written_over() {
-    // The halves of a mirror are used separately: each lacks writes of the other.
+    // The halves of a mirror were used separately: each half lacks writes of the other.
     let array = Array::create(RAID_1);
     let halves = [vec![array.members[0].clone()], vec![array.members[1].clone()]];
     for half in &halves {

@@ -38,7 +38,7 @@ impl Slice {
     }
 }
 
-/// A sparse disk with an MBR and these partitions.
+/// Makes a sparse disk with an MBR and these partitions.
 fn disk(path: &Path, slices: &[Slice]) {
     let file = fs::File::create(path).expect("a disk");
     let end = slices.iter().map(|slice| slice.start + slice.sectors).max().expect("partitions");
@@ -61,7 +61,7 @@ fn disk(path: &Path, slices: &[Slice]) {
 /// Checksums of the data on the disks.
 fn sums(disks: &[PathBuf]) -> Vec<String> {
     let sum = |disk: &PathBuf| {
-        // The files are sparse and of gigabytes: hash their data only.
+        // The disks are sparse files of gigabytes: only their data is hashed.
         let file = fs::File::open(disk).expect("a disk");
         let (mut sum, mut at) = (0_u64, 0);
         while let Ok(start) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
@@ -77,7 +77,7 @@ fn sums(disks: &[PathBuf]) -> Vec<String> {
     disks.iter().map(sum).collect()
 }
 
-/// A member of a RAID-1 with metadata 0.90, on a partition of `sectors`.
+/// A RAID-1 member of a NAS's system with metadata 0.90, on a partition of `sectors`.
 fn of_system(slots: u32, slot: u32, sectors: u64, order: ByteOrder) -> (u64, Vec<u8>) {
     let bytes = sectors * SECTOR;
     let superblock = Superblock::new_v0(&NewV0 {
@@ -106,7 +106,7 @@ fn of_system(slots: u32, slot: u32, sectors: u64, order: ByteOrder) -> (u64, Vec
     (superblock.offset_bytes(), superblock.to_bytes())
 }
 
-/// A file system of this size, with a file of these bytes in it.
+/// An ext4 file system of this size, with one file of these bytes in it.
 fn ext4(array: &Array, label: &str, size_bytes: u64, file: &[u8]) -> Vec<u8> {
     let (folder, image) = (array.path("tree"), array.path("ext4.img"));
     fs::create_dir_all(&folder).expect("a folder");
@@ -127,7 +127,7 @@ fn uri(served: &ServerProcess, name: &str) -> String {
     format!("nbd+unix:///{name}?socket={}", served.socket.display())
 }
 
-/// Copies an export out; returns it, and the file in it.
+/// Copies an export out; returns the export's bytes, and those of the file in it.
 fn read_export(array: &Array, served: &ServerProcess, name: &str) -> (Vec<u8>, Vec<u8>) {
     let (path, file) = (array.path("export.img"), array.path("photo"));
     ok("nbdcopy", [&*uri(served, name), text(&path)]);
@@ -141,8 +141,9 @@ fn extents(range: Range<usize>) -> Range<usize> {
     range.start * lvm::EXTENT..range.end * lvm::EXTENT
 }
 
-/// A Synology with SHR: four disks, two of them larger. All have a system, a swap and a first data
-/// array; the larger ones also have a second. The volume lies on both data arrays.
+/// The disks of a Synology NAS with SHR: four disks, two of them larger. All have a system, a swap
+/// and a first data array; the larger disks also have a second data array. The volume is on both
+/// data arrays.
 struct Shr {
     first: Array,
     volume: Vec<u8>,
@@ -162,7 +163,7 @@ fn shr() -> Shr {
     let volume = ext4(&first, "1.42.6-5004", ((ON_FIRST + ON_SECOND) * lvm::EXTENT) as u64, &photo);
     let segment =
         |part: &str, extent: usize| format!("stripe_count = 1\nstripes = [\"{part}\", {extent}]");
-    // The volume's segments: the end of the first array, then its middle, then the other array.
+    // The volume's segments: the end of the first array, then its middle, then the second array.
     let volumes = lvm::volume(
         "lv",
         true,
@@ -249,7 +250,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
     let names: Vec<Value> = served.events("part").iter().map(|part| part["name"].clone()).collect();
     assert!(names.contains(&"shr-2".into()), "{names:?}");
     served.stop();
-    // With overlays the volume can be written, on both arrays; the next run finds the data.
+    // With overlays the volume can be written, on both arrays; the next run reads the written data.
     let served = ServerProcess::rescued(&first, &[], &left);
     let new = random_bytes(83, 10 << 20);
     let at = ON_FIRST * lvm::EXTENT - (5 << 20);
@@ -266,7 +267,7 @@ fn volumes_of_a_nas_are_read_over_several_arrays() {
 }
 
 /// Both disks with the second array are missing, or the operator requested only the first array:
-/// the rest of the volume is read.
+/// the part of the volume on the first array is read.
 #[test]
 fn a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not() {
     needs!("qemu-io", "mke2fs");
@@ -292,7 +293,8 @@ fn a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not() {
     served.stop();
 }
 
-/// A QNAP: a thin volume in a pool of a kind that other LVMs refuse, on an array with metadata 1.0.
+/// The disks of a QNAP: a thin volume in a pool of a kind that other LVMs refuse, on an array with
+/// metadata 1.0.
 #[test]
 fn a_thin_volume_of_a_qnap_is_read() {
     needs!("nbdcopy", "mke2fs", "debugfs", "thin_restore");
@@ -361,7 +363,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
     let disks: Vec<PathBuf> = (0..2).map(|slot| array.path(&format!("disk{slot}"))).collect();
     for (slot, path) in disks.iter().enumerate() {
         let member = fs::read(&array.members[slot]).expect("a member");
-        // On a real QNAP the data is the largest of four partitions; here it is the only one.
+        // On a real QNAP disk the data partition is the largest of four; this disk has no other.
         disk(path, &[Slice::new(2_120_584, member.len() as u64 / SECTOR, vec![(0, member)])]);
     }
     let before = sums(&disks);
@@ -385,7 +387,7 @@ fn a_thin_volume_of_a_qnap_is_read() {
     assert_eq!(sums(&disks), before, "a disk was written");
 }
 
-/// An old NAS with a PowerPC: today's kernels on PCs do not recognise its arrays.
+/// The disks of an old NAS with a PowerPC: today's kernels on PCs do not recognise its arrays.
 #[test]
 fn an_array_of_the_other_byte_order_is_read_written_and_stays_in_it() {
     needs!("nbdcopy", "mke2fs", "debugfs");
@@ -421,7 +423,8 @@ fn an_array_of_the_other_byte_order_is_read_written_and_stays_in_it() {
     assert_same(&bytes[..volume.len()], &volume, "the volume");
     assert_same(&file, &photo, "the file on it");
     served.stop();
-    // Written over an overlay, and committed: the superblock keeps the old machine's byte order.
+    // The array is written over an overlay and committed: the superblock keeps the old machine's
+    // byte order.
     let served = ServerProcess::rescued(&array, &[], &members);
     let new = random_bytes(86, 1 << 20);
     volume[8 << 20..(8 << 20) + new.len()].copy_from_slice(&new);

@@ -1,4 +1,4 @@
-//! Members restored from an earlier day: one member, or all of them.
+//! Members restored from an earlier copy: one member, or all members.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ fn bytes(served: &ServerProcess, seed: u64) -> Vec<u8> {
     random_bytes(seed, usize::try_from(served.size_bytes).expect("small"))
 }
 
-/// Fills the array, from a start to a stop.
+/// Starts the server, writes the whole array, and stops the server.
 fn fill(array: &Array, seed: u64) -> Vec<u8> {
     let served = array.serve();
     let bytes = bytes(&served, seed);
@@ -26,7 +26,7 @@ fn keep(array: &Array, slot: usize) -> PathBuf {
     kept
 }
 
-/// Overwrites the member's file in place: a new file would be another device of the same name.
+/// Restores a member in place: a new file would be another device of the same name.
 fn put_back(array: &Array, slot: usize) {
     let kept = std::fs::read(array.path(&format!("kept{slot}"))).expect("a copy");
     std::fs::write(&array.members[slot], kept).expect("a member");
@@ -36,13 +36,13 @@ fn verdict(assembled: &Value, slot: usize) -> &Value {
     &assembled["members"][slot]["verdict"]
 }
 
-/// Removes braid's record of the array, so that only superblocks tell.
+/// Removes braid's record of the array, so that only superblocks show which members are old.
 fn forget(array: &Array) {
     std::fs::remove_dir_all(array.path("state/arrays")).expect("a record");
 }
 
-/// Regression: a clean run with writes ended with its initial event count. So a member restored
-/// from before it silently passed for fresh, and old data was read from it.
+/// Regression: a clean run with writes ended with the event count that it began with. So a member
+/// restored from before the run silently passed for fresh, and old data was read from it.
 fn put_back_after_a_clean_run(shape: Shape) {
     for has_record in [true, false] {
         for slot in [0, shape.members - 1] {
@@ -76,8 +76,8 @@ fn an_old_copy_put_back_after_a_clean_run_is_not_read_raid_5() {
     put_back_after_a_clean_run(RAID_5);
 }
 
-/// Regression: an old copy put back after a kill was read; the verdict was "one behind the newest:
-/// no write was missed".
+/// Regression: an old copy of a member, restored after a kill, was read; the verdict was "one
+/// behind the newest: no write was missed".
 #[test]
 fn an_old_copy_put_back_after_a_kill_is_not_read() {
     needs!("nbdcopy");
@@ -106,7 +106,8 @@ fn an_old_copy_put_back_after_a_kill_is_not_read() {
     }
 }
 
-/// Members from a backup look like a part of the array; the operator confirms that they are all.
+/// Members from a backup look like a part of the array; the operator confirms that they are all
+/// members.
 #[test]
 fn an_array_put_back_whole_is_served_once_a_person_says_so() {
     needs!("nbdcopy");
@@ -128,8 +129,8 @@ fn an_array_put_back_whole_is_served_once_a_person_says_so() {
     served.stop();
 }
 
-/// Regression: the record lagged by a second. After a kill the failed half of a mirror was served
-/// alone, and its old bytes passed for current.
+/// Regression: braid's record of the array lagged by a second. After a kill the failed half of a
+/// mirror was served alone, and its old bytes passed for current.
 #[test]
 fn a_half_that_failed_is_not_served_alone_after_a_kill() {
     needs!("nbdcopy");
@@ -145,7 +146,7 @@ fn a_half_that_failed_is_not_served_alone_after_a_kill() {
     served.stop();
 }
 
-/// An unwritable state folder is reported, and delays nothing.
+/// A state folder that cannot be written is reported, and delays nothing.
 #[test]
 fn a_record_that_cannot_be_kept_is_said_and_the_array_is_served() {
     needs!("nbdcopy");

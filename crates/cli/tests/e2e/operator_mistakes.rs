@@ -59,7 +59,7 @@ fn drill_02_create_again_with_two_members_swapped() {
     swapped.swap(0, 1);
     let words = ["create", "tank", "--level", "5", "--chunk", "64K", "--assume-clean"];
     assert_eq!(array.refused(&words, &swapped).code, "B012");
-    // The members may be named in any order: they are served in the right one.
+    // The members may be named in any order: each is served in its right slot.
     assert_served(&array, &swapped, &wanted);
 }
 
@@ -127,7 +127,7 @@ fn drill_08_the_wrong_member_is_failed_and_given_back() {
     needs!("nbdcopy");
     let (array, served, _) = full(RAID_5, 9);
     done(&array, &["fail", "tank", "1"]);
-    // Clients continue meanwhile, and the member misses their writes.
+    // Clients continue to write meanwhile, and the member misses their writes.
     let wanted = filled(&array, &served, 10);
     done(&array, &["add", "tank", text(&array.members[1])]);
     wait_for_rebuild(&array);
@@ -164,7 +164,7 @@ fn drill_10_an_old_disk_is_put_back() {
     done(&array, &["remove", "tank", "3"]);
     let wanted = filled(&array, &served, 13);
     served.stop();
-    // All present members are named, also the stale one, which is not read.
+    // All present members are named, also the stale member, which is not read.
     let served = array.serve();
     assert_eq!(status(&array, "tank")["state"], "degraded");
     assert_same(&served.read_all(&array), &wanted, "without the old one");
@@ -173,7 +173,7 @@ fn drill_10_an_old_disk_is_put_back() {
     assert_whole(&array, served, &array.members, &wanted);
 }
 
-/// Writes a MiB at the start.
+/// Writes a MiB at the array's start.
 fn write_some(array: &Array, served: &ServerProcess, seed: u64) -> Vec<u8> {
     let (path, bytes) = (array.path("some"), random_bytes(seed, 1 << 20));
     std::fs::write(&path, &bytes).expect("a file");
@@ -193,7 +193,8 @@ fn drill_11_both_halves_of_a_mirror_are_used_apart() {
         written.push(write_some(&array, &served, seed));
         served.stop();
     }
-    // If both halves are used together, braid chooses neither silently, and overwrites neither.
+    // If both halves of the mirror are used together, braid chooses neither, and overwrites
+    // neither.
     let before: Vec<Vec<u8>> =
         array.members.iter().map(|path| std::fs::read(path).expect("a member")).collect();
     let served = array.serve_with(&["--accept-older"], &halves[0]);
@@ -216,7 +217,7 @@ fn drill_12_a_dirty_array_is_started_without_a_member() {
     let some = write_some(&array, &served, 18);
     wanted[..some.len()].copy_from_slice(&some);
     served.kill();
-    // Makes superblocks say active: the array may have been idle long enough to be clean.
+    // The superblocks are made to say active: the array may have been idle long enough to be clean.
     for slot in 0..RAID_5.members {
         array.patch_superblock(slot, 208, &0_u64.to_le_bytes(), true);
     }
@@ -345,7 +346,8 @@ fn drill_20_a_server_is_killed_while_it_rebuilds_and_the_new_member_is_forgotten
     let is_rebuilding = || status(&array, "tank")["slots"][0]["state"] == "recovering";
     wait_until("a rebuild", std::time::Duration::from_secs(30), is_rebuilding);
     served.kill();
-    // The old member is put back out of habit; the other members know that it is stale.
+    // The old member is named again out of habit; the other members' superblocks show that it is
+    // stale.
     assert_served(&array, &array.members, &wanted);
     let members = [array.without(&[0]), vec![new.clone()]].concat();
     // The array was used without the new member, which is now stale.

@@ -1,4 +1,4 @@
-//! Output is complete or the command fails, and it contains nothing that controls a terminal.
+//! Output of a command is complete or the command fails, and controls no terminal.
 
 use std::fs::{File, OpenOptions};
 use std::process::{Command, ExitStatus, Stdio};
@@ -19,7 +19,7 @@ fn braid(words: &[String], stdout: Stdio, stderr: Stdio) -> (ExitStatus, String)
     (ran.status, String::from_utf8_lossy(&ran.stderr).into_owned())
 }
 
-/// Every command with output, in its forms for a program and for a person.
+/// Every braid command with output, in its forms for a program and for a person.
 fn commands(array: &Array) -> Vec<Vec<String>> {
     let fresh = [array.path("fresh-0"), array.path("fresh-1")];
     let mut lines = Vec::new();
@@ -39,7 +39,7 @@ fn commands(array: &Array) -> Vec<Vec<String>> {
     ] {
         let line = array.command_line(words, members);
         lines.push(line.clone());
-        // `serve` writes its messages for people to standard error.
+        // `serve` writes its messages for people to standard error, so this form is left out.
         if words[0] != "serve" {
             lines.push(line[1..].to_vec());
         }
@@ -47,7 +47,7 @@ fn commands(array: &Array) -> Vec<Vec<String>> {
     lines
 }
 
-/// The commands that a plan offers contain the paths, too.
+/// The commands that a plan offers contain the members' paths as well.
 #[test]
 fn a_path_with_an_escape_in_it_steers_no_terminal() {
     let array = Array::create(RAID_1);
@@ -107,7 +107,7 @@ fn an_error_keeps_its_status_where_it_cannot_be_told() {
     }
 }
 
-/// Serving continues; the exit status shows that events were not written.
+/// Serving continues; the exit status shows that events could not be written.
 #[test]
 fn an_array_is_served_on_when_its_events_cannot_be_written() {
     let array = Array::create(RAID_1);
@@ -140,11 +140,11 @@ fn a_name_with_separators_and_invisible_letters_is_shown_not_obeyed() {
             assert!(!harmful(&text), "{line:?}: {text:?}");
         }
     }
-    // Programs get the name unchanged.
+    // JSON has the array's name unchanged.
     let examined = array.braid(&["examine"], &array.members);
     let found: serde_json::Value = serde_json::from_str(examined.stdout.trim()).expect("JSON");
     assert!(found.to_string().contains(name), "{found}");
-    // A file of such a name is also printed safely.
+    // A file name with control characters is also printed safely.
     let member = array.path(name);
     File::create(&member).and_then(|file| file.set_len(1 << 20)).expect("a file");
     let ran = array.braid(&["examine"], std::slice::from_ref(&member));

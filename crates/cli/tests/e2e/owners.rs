@@ -1,4 +1,4 @@
-//! One owner of an array by a store: hand-over, take-over, owners that sleep, members and stores
+//! A store names one owner of an array: hand-over, take-over, owners that sleep, members and stores
 //! that are away. Hosts are folders; their members are served by `braid member`.
 
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ use crate::members::{MEMBER_BYTES, text, wait_for_rebuild};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cluster of one etcd.
+/// An etcd cluster of one server.
 struct Etcd {
     server: Background,
     port: u16,
@@ -113,14 +113,14 @@ impl Hosts {
         served
     }
 
-    /// Waits until the owner is gone, then owns. The record names the members.
+    /// Waits until the owner is gone, then becomes the owner. The store's record names the members.
     fn stand_by(&self, host: &Array) -> ServerProcess {
         let options = ["--store", &self.store, "--standby", "--away-after-ms", "2000"];
         host.serve_with(&options, &[])
     }
 
-    /// Stands by at a host while `end` ends the owner; returns the new owner, and how long there
-    /// was none.
+    /// Stands by at a host while `end` ends the owner; returns the new owner, and how long the
+    /// array had no owner.
     fn taken_over(&self, host: &Array, end: impl FnOnce()) -> (ServerProcess, Duration) {
         scope(|scope| {
             let heir = scope.spawn(|| (self.stand_by(host), Instant::now()));
@@ -168,11 +168,11 @@ fn an_owner_that_ends_or_dies_is_followed_by_the_one_that_stands_by() {
     let content = written(&first, 61);
     // Another host is refused while the owner lives.
     hosts.other.refused(&words_of(&hosts.store), &hosts.uris).is("B127", 12);
-    // A client without a claim reads a member, and does not write it.
+    // A client that is not the owner can read a member, and cannot write it.
     let mut plain = Client::connect(&hosts.one.path("s0"), PATIENCE);
     assert_ne!(plain.try_write(1 << 20, &[7; 512]), 0, "a member with an owner was written");
     plain.try_read(0, 512).expect("it is read");
-    // A planned end, for this host, by its name.
+    // The owner hands the array over to this host, by the host's name.
     let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let hand_over = |from: &Array, to: &str| {
         assert_eq!(done(from, &["hand-over", "tank", to, "-n"])["dry_run"], true);
@@ -182,7 +182,7 @@ fn an_owner_that_ends_or_dies_is_followed_by_the_one_that_stands_by() {
     println!("handed over in {pause:?}");
     assert!(pause < Duration::from_millis(1500), "an heir that is named does not wait");
     drop(first);
-    // The host that is named does not come, so another takes it.
+    // The host that the hand-over names does not stand by, so another host takes the array.
     let (first, pause) = hosts.taken_over(&hosts.one, || hand_over(&hosts.other, "elsewhere"));
     assert!(pause > Duration::from_secs(2), "the host that was named comes first: {pause:?}");
     drop(zeroth);
@@ -190,7 +190,7 @@ fn an_owner_that_ends_or_dies_is_followed_by_the_one_that_stands_by() {
     println!("stopped, and followed in {pause:?}");
     assert_reads(&second, &content, "after a hand-over");
     let content = written(&second, 62);
-    // A crash.
+    // The owner crashes.
     let (third, pause) = hosts.taken_over(&hosts.one, || second.kill());
     println!("taken over after a crash in {pause:?}");
     assert_reads(&third, &content, "after a crash");
@@ -208,8 +208,8 @@ fn an_owner_that_sleeps_through_a_take_over_ends_and_loses_nothing() {
     let (second, pause) = hosts.taken_over(&hosts.other, || first.signal(Signal::STOP));
     println!("taken over from a sleeper in {pause:?}");
     let content = written(&second, 64);
-    // Requests that wait for the sleeper when it wakes: a read of bytes that are old by now, and a
-    // write over the new ones.
+    // Two requests wait for the sleeping owner when it wakes: a read of bytes that are old by now,
+    // and a write over the new bytes.
     late.ask_read(1, 0, 4096);
     late.ask_write(2, 0, &[7; 4096]);
     first.signal(Signal::CONT);
@@ -226,11 +226,11 @@ fn a_member_left_out_of_a_take_over_is_recovered_when_it_answers() {
     let mut hosts = Hosts::new();
     let first = hosts.own(&hosts.one);
     written(&first, 65);
-    // A silent server costs an heir as much time as a host without power.
+    // A silent member server costs a new owner as much time as a host without power.
     hosts.members[3].as_ref().expect("it runs").signal(Signal::STOP);
     let (second, pause) = hosts.taken_over(&hosts.other, || first.kill());
     println!("taken over beside a silent member in {pause:?}");
-    // Waiting for it once alone takes five seconds.
+    // Waiting once for the silent server alone takes five seconds.
     assert!(pause < Duration::from_secs(12), "{pause:?}");
     written(&second, 66);
     assert_ne!(state_of(&hosts.other, 3), "ok");
@@ -252,7 +252,7 @@ fn a_member_left_out_of_a_take_over_is_recovered_when_it_answers() {
     wait_until("the list to be empty", PATIENCE, || {
         status(&hosts.other, "tank")["left_out"].as_array().is_some_and(Vec::is_empty)
     });
-    // Away and back under the same owner.
+    // A member goes away and returns under the same owner.
     hosts.kill_member(1);
     let content = written(&second, 67);
     assert_eq!(state_of(&hosts.other, 1), "away");
@@ -260,7 +260,7 @@ fn a_member_left_out_of_a_take_over_is_recovered_when_it_answers() {
     wait_until("the member to return", PATIENCE, || state_of(&hosts.other, 1) == "ok");
     assert_agrees(&hosts.other);
     assert_reads(&second, &content, "after the members returned");
-    // The record names the member that was added anew once.
+    // The store's record names the member that was left out and then added anew.
     let (third, _) = hosts.taken_over(&hosts.one, || drop(second.stop()));
     assert_reads(&third, &content, "after one more take-over");
     third.stop();
@@ -361,7 +361,7 @@ fn without_its_store_an_array_goes_on_until_a_member_must_be_given_up() {
     let mut hosts = Hosts::new();
     let first = hosts.own(&hosts.one);
     hosts.etcd.server.signal(Signal::STOP);
-    // Superblocks turn clean, and the owner waits for the store by now.
+    // After this time superblocks turn clean, and the owner waits for the store.
     std::thread::sleep(Duration::from_millis(1500));
     let content = written(&first, 68);
     assert_reads(&first, &content, "without the store");
@@ -399,7 +399,7 @@ fn a_write_that_waits_too_long_for_the_store_ends_its_server() {
     second.stop();
 }
 
-/// Another host may take the array over at any moment, so nothing is on this one alone.
+/// Another host may take the array over at any moment, so nothing may be on the owner's host alone.
 #[test]
 fn what_no_heir_could_have_is_refused_while_a_store_names_the_owner() {
     needs!("etcd");
@@ -422,7 +422,7 @@ fn what_no_heir_could_have_is_refused_while_a_store_names_the_owner() {
     assert_reads(&owner, &content, "after the refusals");
     refused(&hosts.one, &["hand-over", "tank", &"h".repeat(300)], "B126", 1);
     owner.stop();
-    // An array without an owner by a store.
+    // This array has no store that names its owner.
     let plain = Array::create(RAID_5);
     let served = plain.serve();
     refused(&plain, &["hand-over", "tank"], "B126", 1);
@@ -434,16 +434,16 @@ fn stores_and_members_that_cannot_do_it_are_refused_by_name() {
     needs!("etcd");
     let hosts = Hosts::new();
     let serve = |store: &str, members: &[PathBuf]| hosts.other.refused(&words_of(store), members);
-    // A file cannot refuse an older owner, and neither can another program's server.
+    // A member file cannot refuse an older owner, and neither can another program's NBD server.
     serve(&hosts.store, &hosts.one.members).is("B126", 1);
     serve("etcd://127.0.0.1:1/tank", &hosts.uris).is("B126", 1);
     for bad in ["tank", "etcd://u:p@127.0.0.1:1/tank", "etcd://192.0.2.1:2379/tank"] {
         let ran = hosts.other.braid(&["serve", "--store", bad], &hosts.uris);
         assert_eq!(ran.status.code(), Some(2), "{ran:?}");
     }
-    // Too few members.
+    // Too few members are named.
     hosts.other.refused(&words_of(&hosts.store), &hosts.uris[..2]).is("B124", 1);
-    // Without a bitmap an owner's half-done writes would not be known.
+    // Without a bitmap the half-done writes of a lost owner would not be known.
     let none = Array::of_images(&vec![vec![0; usize::try_from(MEMBER_BYTES).expect("small")]; 2]);
     let socket = none.path("s");
     let listen = format!("nbd+unix:///?socket={}", socket.display());
@@ -460,10 +460,10 @@ fn stores_and_members_that_cannot_do_it_are_refused_by_name() {
     assert!(ran.status.success(), "{ran:?}");
     let other = hosts.store.replace("tank", "bare");
     none.refused(&words_of(&other), &uris).is("B126", 1);
-    // Members of two arrays.
+    // The members named are of two arrays.
     let mixed = [&hosts.uris[..2], &uris[..1]].concat();
     none.refused(&words_of(&other), &mixed).is("B126", 1);
-    // The record of one array, and the members of another: these are not claimed.
+    // The store has one array's record, and the members are another array's: none is claimed.
     hosts.own(&hosts.one).stop();
     none.refused(&words_of(&hosts.store), &uris).is("B126", 1);
     let epochs = none.path("state").join("members");
@@ -479,7 +479,7 @@ fn a_member_server_names_what_it_cannot_serve() {
     array.refused(&words, &same).is("B001", 2);
     array.refused(&words, &["nbd://host/disk".into()]).is("B001", 2);
     array.refused(&["member", "--listen", "nbd://0.0.0.0:0/"], &array.members).is("B072", 12);
-    // A damaged epoch is an error, and forgetting it is a choice.
+    // A damaged epoch file is an error, and forgetting the epoch is the operator's choice.
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"));
     command.args(array.command_line(&words, &array.members));
     let served = Background::spawn_command(command, "");

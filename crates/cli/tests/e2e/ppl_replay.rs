@@ -13,7 +13,7 @@ use crate::members::{MEMBER_BYTES, blank, text, wait_for_rebuild};
 
 const SECTOR: usize = 512;
 const SUPERBLOCK: usize = 4096;
-/// Sectors from the superblock to the log, and sectors of the log.
+/// Sectors from the superblock to the partial parity log, and sectors of this log.
 const LOG: (u16, u16) = (56, 264);
 /// Bytes of the write in flight: the first bytes of the array, in slot 0, with their parity in slot
 /// 3.
@@ -45,7 +45,7 @@ fn xor(columns: &[&[u8]]) -> Vec<u8> {
     sum
 }
 
-/// Makes the array; `spoil` may change the entry before it is written.
+/// Makes an array cut off between data and parity; `spoil` may change the log's entry first.
 fn cut_off(spoil: impl Fn(&mut PplEntry)) -> CutOff {
     let array = Array::create_with("tank", RAID_5, "16M", &["--consistency", "resync"]);
     let served = array.serve();
@@ -96,7 +96,7 @@ fn replayed(array: &Array, words: &[&str], members: &[PathBuf]) -> Value {
     serde_json::from_str(ran.stdout.lines().last().unwrap_or_default()).expect("an object")
 }
 
-/// No client writes between the two starts.
+/// No client writes between the first start and the second.
 #[test]
 fn what_was_replayed_is_not_replayed_at_the_next_start() {
     needs!("nbdcopy");
@@ -166,7 +166,7 @@ fn a_replay_makes_parity_on_the_members_fit_and_may_be_done_again() {
     let examined: Value = serde_json::from_str(&examined.stdout).expect("an object");
     let log = &examined["members"][0]["ppl"];
     assert_eq!((&log["generation"], &log["entries"]), (&1.into(), &1.into()), "{log}");
-    // A start for writing replays the log first, and keeps a log from then on.
+    // A start for writing replays the log first, and keeps a log while it serves.
     let mut served = array.serve_with(&[], &array.members);
     let event = served.wait_for("replayed");
     assert_eq!(event["where"], "members", "{event}");
@@ -174,7 +174,7 @@ fn a_replay_makes_parity_on_the_members_fit_and_may_be_done_again() {
     assert!(fits());
 }
 
-/// Size of the blocks; every second one is written.
+/// Size of the test's blocks; every second block is written.
 const BLOCK: usize = 4096;
 
 /// Checks that blocks in flight are old or new, and all other blocks unchanged.
@@ -221,7 +221,7 @@ fn killed_while_writing((shape, slots, lost_max): (Shape, usize, usize), policy:
     let served = array.serve_with(&[], &array.without(&[lost]));
     let found = served.read_all(&array);
     assert_nothing_lost(&found, (&before, &after), true);
-    // A new member gets a log, and later writes are in it.
+    // A new member gets a log, and later writes are recorded in it.
     let new = blank(&array, "new", MEMBER_BYTES);
     done(&array, &["add", "tank", text(&new)]);
     wait_for_rebuild(&array);
@@ -259,7 +259,7 @@ fn a_log_that_makes_no_sense_is_refused() {
     let CutOff { array, .. } = cut_off(|entry| entry.parity_slot = 2);
     array.serve_refused(&["--read-only"], &array.without(&[1])).is("B026", 12);
     array.refused(&["replay"], &array.members).is("B026", 12);
-    // A resync is incomplete, and a member is missing.
+    // The array's resync is incomplete, and a member is missing.
     let CutOff { array, .. } = cut_off(|_| {});
     for slot in 0..4 {
         array.patch_superblock(slot, 208, &1024_u64.to_le_bytes(), true);

@@ -1,6 +1,6 @@
-//! A RAID-10 that changes its shape under clients, over kills; and its refusals.
+//! A RAID-10 that changes its shape while clients write, over kills; and refused changes.
 //!
-//! Each test compares every byte that a client was promised, before and after the next start, and
+//! Each test compares every byte whose write was acknowledged, before and after the next start, and
 //! ends with a check of all copies.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::shrink::end_earlier;
 
 const RAID_10_OF_SIX: Shape = Shape::new("10", 6, 1);
 
-/// Changes the shape over some kills. The last words are those of the change.
+/// Changes the array's shape over some kills of the server. `words` are the command for the change.
 fn survives_kills(mut array: Array, seed: u64, new: usize, words: &[&str]) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut served = array.serve_with(&SLOW, &array.members);
@@ -68,7 +68,7 @@ fn copies_get_another_chunk_and_other_places_over_kills() {
     survives_kills(Array::create(RAID_10), 74, 0, &["--layout", "o2"]);
 }
 
-/// Copies move only into free space, which members have behind smaller data.
+/// Copies of a RAID-10 move only into free space, which members have after their smaller data.
 #[test]
 fn a_raid10_loses_members_where_there_is_room_behind_its_data() {
     needs!("nbdcopy");
@@ -110,7 +110,7 @@ fn a_raid10_changes_its_chunk_again_and_again() {
     assert_whole(&array, served, &array.members, &content);
 }
 
-/// Regression: a kill between the end of a reshape and its bitmap left the array without one.
+/// Regression: a kill between a reshape's end and its bitmap left the array without a bitmap.
 #[test]
 fn a_bitmap_that_still_rests_comes_back_at_the_next_start() {
     let array = Array::create(RAID_10);
@@ -128,7 +128,7 @@ fn a_bitmap_that_still_rests_comes_back_at_the_next_start() {
     let bitmap = || status(&array, "tank")["bitmap"]["bit_bytes"].as_u64();
     wait_until("the bitmap", Duration::from_secs(20), || bitmap() == Some(1 << 20));
     wait_until("no note", Duration::from_secs(20), || !note.exists());
-    // The operator chooses otherwise, and that holds.
+    // The operator chooses to have no bitmap, and this choice holds.
     std::fs::write(&note, "bitmap 1048576").expect("a note");
     done(&array, &["set", "tank", "consistency=resync"]);
     assert!(!note.exists());

@@ -1,7 +1,7 @@
 //! Remedies typed unchanged, without a served array: of `create`, of `serve`, and for the machine.
 //!
 //! `remedies_served` covers the refusals of a running array. The kit tries each remedy that only
-//! reads, wherever a test makes braid refuse (`kit/remedies.rs`). This file covers three kinds of
+//! reads, in every test where braid refuses (`kit/remedies.rs`). This file covers three kinds of
 //! other remedies: those that change or destroy, those with a blank for the operator, and those of
 //! refusals in no other test.
 
@@ -57,7 +57,7 @@ fn assert_served(array: &Array, members: &[PathBuf]) {
     assert!(ran.status.success(), "{ran:?}");
 }
 
-/// A path like the examples that braid prints, and used by no other test.
+/// A path in `/tmp`, like those in the examples that braid prints, and used by no other test.
 fn in_tmp(name: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +136,7 @@ fn members_that_are_not_there_are_refused_with_a_command_that_makes_them() {
 #[test]
 fn what_is_on_members_is_refused_with_commands_that_serve_it_or_write_over_it() {
     let (one, other) = (Array::create(RAID_1), Array::create(RAID_1));
-    // Both arrays have the name tank.
+    // Both arrays are called tank.
     let members = [one.members[0].clone(), other.members[0].clone()];
     let words = ["create", "new", "--level", "1"];
     let error = refusal(&one, &words, &one.members);
@@ -213,7 +213,7 @@ fn metrics_and_hooks_that_go_nowhere_are_refused_with_what_they_look_like() {
     for (words, label, place, chosen) in [
         (public, "Serve them on this machine", "127.0.0.1:9101", "127.0.0.1:0"),
         (public, "Let other machines read them", "0.0.0.0:9101", "0.0.0.0:0"),
-        // No server listens at this address; that is reported, and the array is served.
+        // No server listens at the webhook's address; braid reports this, and the array is served.
         (
             ["serve", "--webhook", "ftp://host/"],
             "Like this",
@@ -328,7 +328,7 @@ fn an_array_that_is_not_understood_is_looked_at_by_the_commands_that_are_offered
 fn a_member_that_cannot_be_locked_is_copied_to_where_it_can() {
     needs!("findmnt");
     let array = Array::create(RAID_1);
-    // flock fails with EOPNOTSUPP.
+    // The `flock` system call fails with EOPNOTSUPP.
     let Some(ran) = array.braid_denied((FLOCK, 95), &["serve", "--run", "true"]) else { return };
     let error = error_of(&ran);
     array.follow(&error, "See what it is on");
@@ -344,8 +344,8 @@ fn a_limit_that_is_too_low_is_seen_by_the_commands_that_are_offered() {
     let array = Array::create(RAID_1);
     let serve =
         |limits: &str| array.braid_after(limits, &["serve", "--run", "true"], &array.members);
-    // Below some limit the dynamic linker fails, and right above it Rust's runtime cannot report
-    // its own failure (at 24 MB, with this program).
+    // Below some memory limit the dynamic linker fails, and right above this limit Rust's runtime
+    // cannot report its own failure (at 24 MB, with this program).
     let refused = |limits: &str, label: &str| {
         let ran = serve(limits);
         let error = (!ran.status.success() && !ran.stdout.is_empty()).then(|| error_of(&ran));
@@ -427,7 +427,7 @@ fn a_member_that_is_attached_mounted_or_held_is_freed_by_the_command_that_is_off
     // The disk is unmounted: now braid sees its contents.
     let error = refusal(&array, &words, &members);
     assert_eq!(error["code"], "B012", "{error}");
-    // Another process has the disk exclusively, and the kernel does not say which.
+    // Another process has the disk open exclusively, and the kernel does not say which process.
     let alone = rustix::fs::OFlags::EXCL.bits().cast_signed();
     let mut options = OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), alone);
@@ -438,7 +438,7 @@ fn a_member_that_is_attached_mounted_or_held_is_freed_by_the_command_that_is_off
     drop(held);
 }
 
-/// braid as an unprivileged user.
+/// Runs braid as an unprivileged user.
 fn as_another(array: &Array, words: &[&str], members: &[PathBuf]) -> Option<Ran> {
     if !rustix::process::geteuid().is_root() {
         skip(Need::Other, "only root becomes another user");
@@ -468,7 +468,7 @@ fn what_this_user_may_not_open_is_refused_with_how_to_see_who_may() {
     served.stop();
 }
 
-/// With and without the folder of disks, independent of this machine.
+/// The remedy is tried with and without the folder `/dev/disk/by-id`, independent of this machine.
 #[test]
 fn a_member_that_is_not_there_is_looked_for_among_disks() {
     needs!("unshare", "lsblk");
@@ -520,7 +520,7 @@ fn a_demo_that_fails_is_played_again_or_looked_at_by_the_command_that_is_offered
     command.args(["--json", "demo", "--size", "8M"]).env("TMPDIR", &folder);
     let demo = Background::spawn_command(command, "");
     let kept = demo_folder(&folder);
-    // Clients no longer write the image, and part of it is in this place of the first member.
+    // Clients no longer write the image, of which a part is at this offset of the first member.
     let disk = OpenOptions::new().write(true).open(kept.join("disk0"));
     disk.and_then(|disk| disk.write_all_at(&vec![0x3c; 2 << 20], 2 << 20)).expect("a member");
     let looked = array.follow(&error_of(&demo.wait()), "Look at them");

@@ -1,6 +1,6 @@
 //! Remedies of a running array, typed unchanged: members, jobs, clients of the control socket.
 //!
-//! `remedies` covers refusals before an array runs.
+//! `remedies` covers refusals before an array is running.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Offset in a superblock 1.x of the bad-block log's shift, length and place.
 const LOG_AT: usize = 185;
-/// Bytes of the three fields above.
+/// Bytes of the log's fields at `LOG_AT`: shift, length and place.
 const LOG_LENGTH: usize = 7;
 
 /// A served array, and spare devices.
@@ -43,7 +43,7 @@ fn has(array: &Array, member: &Path, state: &str) -> bool {
     slots(array).iter().any(|row| row["member"] == text(member) && row["state"] == state)
 }
 
-/// Stops the progress of jobs from now on.
+/// Stops the progress of jobs, by a ceiling of zero.
 fn stand_still(array: &Array) {
     done(array, &["set", "tank", "job-ceiling=0B"]);
 }
@@ -141,7 +141,8 @@ fn a_path_that_is_not_text_is_named_by_the_link_that_is_offered() {
     served.stop();
 }
 
-/// DNS rebinding: a page whose own name means this machine, at a port forwarded to the socket.
+/// DNS rebinding: the name of a foreign page resolves to this machine, at a port forwarded to the
+/// socket.
 #[test]
 fn a_web_page_elsewhere_is_told_the_way_that_there_is() {
     needs!("curl");
@@ -159,7 +160,7 @@ fn a_web_page_elsewhere_is_told_the_way_that_there_is() {
     served.stop();
 }
 
-/// The command line sends absolute paths; other clients may not.
+/// The command line sends absolute paths of devices; other clients may send relative paths.
 #[test]
 fn a_path_that_does_not_say_where_it_is_is_found_by_the_command_that_is_offered() {
     needs!("curl");
@@ -228,7 +229,7 @@ fn a_stop_that_was_given_up_says_how_to_see_whether_the_member_answers_again() {
     array.serve().stop();
 }
 
-/// Recovery notes uncomputable sectors in the target's bad-block log; this target has none.
+/// Recovery notes uncomputable sectors in the target's bad-block log; this target has no such log.
 #[test]
 fn a_rebuild_that_could_not_be_finished_is_tried_again_by_the_command_that_is_offered() {
     let shape = Shape { members: RAID_5.members + 1, ..RAID_5 };
@@ -259,11 +260,11 @@ fn a_word_that_means_no_array_is_answered_with_one_that_does() {
     let array = Array::create(RAID_1);
     let control = array.path("nbd.control");
     let served = array.serve_with(&["--control", text(&control)], &array.members);
-    // The path is that of the NBD socket.
+    // The path given to `status` is that of the NBD socket.
     let error = refusal(&array, &["status", text(&served.socket)], &[]);
     let there = array.follow(&error, "Ask the control socket beside it");
     assert!(there.stdout.contains("tank"), "{there:?}");
-    // The name is that of a file in this folder.
+    // The name given to `status` is that of a file in this folder.
     let error = error_of(&array.type_line("braid --json status nbd.control"));
     let there = array.follow(&error, "Ask the socket of that name");
     assert!(there.stdout.contains("tank"), "{there:?}");
@@ -290,13 +291,13 @@ fn top_without_a_terminal_is_looked_at_by_the_commands_that_are_offered() {
     let error = refusal(&array, &["top", "tank"], &[]);
     let twice = array.follow(&error, "Sample twice, and end");
     assert_eq!(json_of(&twice)["arrays"].as_array().map(Vec::len), Some(1), "{twice:?}");
-    // The command runs until it is interrupted.
+    // The offered command runs until it is interrupted.
     let label = "Print the state repeatedly";
     let command = offered(&error, label);
     let ran = array.type_line(&format!("timeout -s INT 3 {command}"));
     assert!(ran.stdout.contains("\"tank\"") && ran.stderr.is_empty(), "{ran:?}");
     note(label);
-    // The terminal is not the one that controls the process.
+    // The standard input is no terminal, and the process has no controlling terminal.
     let shown =
         array.type_line("NO_COLOR=1 script -qec 'setsid -w braid top tank < /dev/null' /dev/null");
     let label = "See the same as text";

@@ -1,5 +1,5 @@
-//! Members behind NBD servers: foreign servers that are killed, hang or come back with another
-//! disk, and a server that loses what it did not flush.
+//! Members behind NBD servers: other programs' servers that are killed, hang or return with another
+//! disk, and a server that loses writes that were not flushed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ impl Kits {
         kits
     }
 
-    /// Kits whose first four exports are an array that is served and full.
+    /// Blank files with servers; the first four exports are an array that is served and full.
     fn served(count: usize, options: &[&str], seed: u64) -> (Self, ServerProcess, Vec<u8>) {
         let kits = Self::new(count);
         create(&kits.array, &kits.uris[..4]);
@@ -57,12 +57,12 @@ impl Kits {
         (kits, served, content)
     }
 
-    /// Serves a file at a socket.
+    /// Serves a file at socket `at`.
     fn start(&mut self, at: usize, file: usize) {
         self.start_with(at, file, &[]);
     }
 
-    /// As `start`, with options of nbdkit before its plugin and after the file.
+    /// Like `start`, with filter options before nbdkit's plugin and options after the file.
     fn start_with(&mut self, at: usize, file: usize, delay: &[&str]) {
         let socket = self.array.path(&format!("s{at}"));
         let _gone = std::fs::remove_file(&socket);
@@ -73,7 +73,7 @@ impl Kits {
         wait_until("nbdkit to listen", PATIENCE, || socket.exists());
     }
 
-    /// Kills a server.
+    /// Kills the nbdkit server `at`.
     fn stop(&mut self, at: usize) {
         drop(self.servers[at].take().expect("it runs"));
     }
@@ -110,7 +110,7 @@ fn an_array_of_exports_is_made_served_grown_and_read_back() {
     let (kits, served, content) = Kits::served(6, &SILENT, 1);
     let (array, uris) = (&kits.array, &kits.uris);
     assert_eq!(link_of(array, 0)["is_up"], true);
-    // A spare, a replacement and a growth over the network.
+    // A replacement, a spare and a growth use exports over the network.
     done(array, &["replace", "tank", "0", "--with", text(&uris[4])]);
     wait_for_rebuild(array);
     done(array, &["remove", "tank", text(&uris[0])]);
@@ -126,7 +126,7 @@ fn an_array_of_exports_is_made_served_grown_and_read_back() {
     let again = array.serve_with(&[], &now);
     assert_same(&again.read_all(array)[..content.len()], &content, "after a restart");
     again.stop();
-    // The same members as files: nothing but the way to them was different.
+    // The same members are served as local files: only the transport to them was different.
     let files: Vec<PathBuf> = [1, 2, 3, 4, 5].map(|at: usize| array.members[at].clone()).into();
     drop(kits.servers);
     let local = kits.array.serve_with(&[], &files);
@@ -154,7 +154,7 @@ fn a_server_that_comes_back_soon_costs_a_pause() {
         kits.start(at, at);
         writer.join().expect("the write is answered");
         content[offset..offset + bytes.len()].copy_from_slice(&bytes);
-        // It may count as slow for a moment.
+        // The member may count as slow for a moment.
         let is_in = |state: &Value| state == "ok" || state == "slow";
         assert!(is_in(&state_of(&kits.array, at)), "round {round}");
     }
@@ -198,7 +198,7 @@ fn an_array_stops_while_a_server_is_away() {
     again.stop();
 }
 
-/// Regression: a server that came back, took the connection and answered nothing held up the end.
+/// Regression: a server that returned, accepted the connection and was silent delayed the end.
 #[test]
 fn a_member_that_is_given_up_ends_its_calls() {
     needs!("nbdkit");
@@ -221,7 +221,7 @@ fn a_member_that_is_given_up_ends_its_calls() {
     }
 }
 
-/// A server may come back with another disk under the same name; nothing is written there.
+/// A server may return with another disk under the same name; nothing is written to this disk.
 #[test]
 fn another_disk_under_the_same_uri_is_not_written() {
     needs!("nbdkit", "nbdcopy");
@@ -392,8 +392,8 @@ fn started(disk: &Arc<Lossy>, socket: &Path) -> Server {
     Server::start(vec![export], &[endpoint], Settings::default()).expect("it starts")
 }
 
-/// A host that loses power forgets writes that it answered. The array must not: it has sent them
-/// again by the time of its own flush.
+/// A host that loses power forgets writes that it acknowledged. The array must not: by the time of
+/// its own flush, it has sent these writes again.
 #[test]
 fn writes_that_a_server_lost_with_its_host_are_sent_again() {
     needs!("nbdcopy");
@@ -416,7 +416,7 @@ fn writes_that_a_server_lost_with_its_host_are_sent_again() {
             client.write(offset as u64, &bytes);
             content[offset..offset + bytes.len()].copy_from_slice(&bytes);
             if random.u8(0..3) == 0 {
-                // One host after the other fails, and comes back.
+                // One host after the other loses power, and returns.
                 let at = random.usize(0..4);
                 servers[at] = None;
                 disks[at].lose();
@@ -424,7 +424,7 @@ fn writes_that_a_server_lost_with_its_host_are_sent_again() {
             }
         }
         client.flush();
-        // All fail at once, and so does the array's own host.
+        // All member hosts lose power at once, and so does the array's own host.
         served.kill();
         servers.iter_mut().for_each(|server| *server = None);
         disks.iter().for_each(|disk| disk.lose());

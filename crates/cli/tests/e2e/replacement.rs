@@ -1,8 +1,8 @@
 //! Members are replaced while clients are served: by a device or a spare, and with failures in
 //! between.
 //!
-//! The member serves until its replacement is complete, so redundancy stays whole. Clients' data
-//! survive any failure.
+//! The old member serves until its replacement is complete, so redundancy stays whole. Clients'
+//! data survive any failure.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn full(shape: Shape, seed: u64) -> (Array, ServerProcess, Vec<u8>, PathBuf) {
     (array, served, wanted, new)
 }
 
-/// Begins a replacement of the member in slot 1 that makes no progress.
+/// Begins a replacement of the member in slot 1, with jobs stopped by a ceiling of zero.
 fn stands_still(array: &Array, new: &Path) {
     done(array, &["set", "tank", "job-ceiling=0B"]);
     done(array, &["replace", "tank", "1", "--with", text(new)]);
@@ -105,7 +105,7 @@ fn a_replacement_goes_on_after_its_server_was_killed() {
     }
 }
 
-/// The old disk dies during the copy: recovery of the new one continues from there.
+/// The old disk dies during the copy: recovery of the new disk continues from the copied part.
 #[test]
 fn a_member_that_fails_while_it_is_replaced_leaves_its_place_to_the_other() {
     needs!("nbdcopy");

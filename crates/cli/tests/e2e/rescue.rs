@@ -1,7 +1,7 @@
 //! `braid rescue`: arrays that cannot or should not start are read back; no member is written.
 //!
-//! Each case breaks an array as a mishap does. It compares all bytes read with those written, and
-//! the members before and after. `no_write_reaches_a_member` traces system calls.
+//! Each case breaks an array as a mishap does. The case compares all bytes read with those written,
+//! and the members before and after. `no_write_reaches_a_member` traces system calls.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -22,7 +22,7 @@ use crate::members::{filled, text};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SECTOR: usize = 512;
-/// Bytes of the system partition of a NAS.
+/// Bytes of the system partition of a NAS disk.
 const SYSTEM_BYTES: usize = 8 << 20;
 /// Offset of the event count in a superblock 1.2.
 const EVENTS_AT: usize = 200;
@@ -75,8 +75,8 @@ fn read_export(array: &Array, served: &ServerProcess, name: &str) -> Vec<u8> {
     fs::read(&path).expect("what was copied")
 }
 
-/// Reads the array block by block: each is right, or at risk and fails. Returns the numbers of
-/// both.
+/// Reads the array block by block: each block is right, or is at risk and fails. Returns the
+/// numbers of right and of failed blocks.
 pub(crate) fn right_or_at_risk(
     served: &ServerProcess,
     content: &[u8],
@@ -130,7 +130,7 @@ fn dropped() -> (Array, Vec<u8>, Vec<PathBuf>) {
     (array, content, left)
 }
 
-/// All members (S): too few are sound, so dropped ones are believed, in their order of dropping.
+/// All members (S): too few are sound, so dropped members are believed, in their order of dropping.
 #[test]
 fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     needs!("nbdcopy");
@@ -156,7 +156,7 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert!(ran.stderr.contains("the members are unchanged"), "{ran:?}");
     assert!(contents(&left) == before, "a member was written");
     array.follow_discard(&left);
-    // One accepted risk answers all questions, in this run and the next.
+    // One accepted risk is enough for all refusals, in this run and the next.
     let risk = accepting(&found);
     let served = ServerProcess::rescued(&array, &["--accept-risk", &risk], &left);
     assert_same(&served.read_all(&array), &content, "over the overlay");
@@ -205,7 +205,7 @@ fn members_that_dropped_together_are_read_back_written_over_and_committed() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
-/// Kills a command before its `write`th write to these members; returns whether it got there.
+/// Kills a command before its `write`th write to these members; returns whether it came so far.
 fn killed_before(array: &Array, words: &[&str], members: &[PathBuf], write: usize) -> bool {
     let mut command = Command::new("strace");
     let kill = format!("inject=pwrite64:signal=KILL:when={write}");
@@ -245,7 +245,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
         }
         if contents(&left) != before {
             partly += 1;
-            // Each verb refuses to ignore the incomplete commit.
+            // Each verb refuses to run while the commit is incomplete.
             for words in [
                 &["rescue"][..],
                 &["rescue", "--serve", "--run", "true"],
@@ -278,7 +278,7 @@ fn a_commit_that_is_cut_short_is_taken_back_or_finished() {
     assert!(contents(&left) == before, "it was not taken back");
 }
 
-/// A commit over these members, killed after it had written a part of the first one.
+/// A commit over these members is killed after it has written a part of the first member.
 fn cut_short() -> Array {
     let array = Array::with_bitmap(RAID_5);
     array.serve().stop();
@@ -293,8 +293,8 @@ fn cut_short() -> Array {
     array
 }
 
-/// Regression: the other members were served without this member. When it was added again, its
-/// bitmap did not cover the commit's writes to it.
+/// Regression: the other members were served without this member. When the member was added again,
+/// its bitmap did not cover the commit's writes to it.
 #[test]
 fn a_member_that_a_commit_left_half_written_is_not_added_again() {
     needs!("strace");
@@ -352,7 +352,7 @@ fn copy_folder(from: &Path, to: &Path) {
     assert!(ran.success());
 }
 
-/// Regression: with one of three overlays missing, cut, changed or foreign, the rest was used.
+/// Regression: if one of three overlays was missing, cut or foreign, or had changed, two were used.
 #[test]
 fn an_overlay_that_was_damaged_is_refused_by_name() {
     needs!("nbdcopy");
@@ -447,7 +447,7 @@ fn what_a_believed_member_may_lack_is_not_given() {
     assert!(contents(&left) == before, "a member was written");
 }
 
-/// Power failed during writes, with a member missing: regions at risk are named, others read.
+/// Power failed during writes, with a member missing: regions at risk are named, others are read.
 #[test]
 fn dirty_and_degraded_is_read_where_it_is_right() {
     needs!("nbdcopy");
@@ -457,7 +457,7 @@ fn dirty_and_degraded_is_read_where_it_is_right() {
     served.stop();
     let served = array.serve();
     let mut client = Client::connect(&served.socket, LIMIT);
-    // Writes the bytes that are there already, so that any part of the write is right.
+    // Writes the bytes that the array already has, so that any part of the write is right.
     client.write(2 << 20, &content[2 << 20..(2 << 20) + 4096]);
     drop(client);
     served.kill();
@@ -496,7 +496,7 @@ fn a_faulty_member_one_event_behind_is_not_read() {
     // The failed disk's content is wrong.
     let file = fs::File::options().write(true).open(&array.members[4]).expect("a member");
     file.write_all_at(&vec![0xee; 8 << 20], 4 << 20).expect("a member");
-    // Removes braid's record, so that only superblocks tell.
+    // Removes braid's record of the array, so that only superblocks show which member failed.
     fs::remove_dir_all(array.path("state/arrays")).expect("a record");
     let before = contents(&array.members);
     let found = story(&array, &[], &array.members);
@@ -505,12 +505,12 @@ fn a_faulty_member_one_event_behind_is_not_read() {
     let served = ServerProcess::rescued(&array, &["--read-only"], &array.members);
     assert_same(&served.read_all(&array), &content, "without the one that failed");
     served.stop();
-    // If another member is missing too, the failed one is not needed either.
+    // If a second member is missing too, the failed disk is not needed either.
     let left = array.without(&[0]);
     let served = ServerProcess::rescued(&array, &[], &left);
     assert_same(&served.read_all(&array), &content, "with two missing");
     served.stop();
-    // The operator may request the failed disk, and can then see the mistake: nothing was written.
+    // The operator may believe the failed disk, and can then see the mistake: nothing was written.
     let overlay = array.path("another");
     let words = ["--overlay", text(&overlay), "--with", text(&array.members[4])];
     let with = story(&array, &words, &array.without(&[0, 1]));
@@ -584,7 +584,7 @@ fn of_raid_1(slot: usize, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The disks of a NAS: systems with metadata 0.90 at their ends, data in partitions with 1.2.
+/// A NAS's disks: system members with metadata 0.90 at their ends, data in partitions with 1.2.
 #[test]
 fn disks_of_a_nas_end_with_the_list_of_volumes() {
     needs!("nbdcopy", "mke2fs");
@@ -638,7 +638,7 @@ fn disks_of_a_nas_end_with_the_list_of_volumes() {
     assert!(contents(&disks) == before, "a disk was written");
 }
 
-/// A write to a part's export changes the whole at the part's place, and nowhere else.
+/// A write to a part's export changes the whole array at the part's place, and nowhere else.
 #[test]
 fn a_part_is_a_stretch_of_the_whole() {
     needs!("nbdcopy");
@@ -665,7 +665,7 @@ fn a_part_is_a_stretch_of_the_whole() {
     served.stop();
 }
 
-/// The overlay of a member that was written to later is void, so that nothing is mixed.
+/// The overlay of a member that was written to later is void, so that old and new are not mixed.
 #[test]
 fn an_overlay_of_members_that_changed_is_refused() {
     needs!("nbdcopy");
@@ -678,7 +678,7 @@ fn an_overlay_of_members_that_changed_is_refused() {
     client.write(0, &[7; 4096]);
     drop(client);
     served.stop();
-    // Serves the members themselves, and writes to them.
+    // Serves the members themselves, without overlays, and writes to them.
     let served = array.serve();
     let mut client = Client::connect(&served.socket, LIMIT);
     client.write(8192, &content[8192..12_288]);
@@ -693,7 +693,7 @@ fn an_overlay_of_members_that_changed_is_refused() {
     served.stop();
 }
 
-/// A member and a copy of it: only the operator knows which is right, and leaves one out.
+/// With a member and a copy of it, only the operator knows which is right, and leaves one out.
 #[test]
 fn a_copy_beside_its_member_is_left_out_by_hand() {
     let array = Array::create(RAID_5);
@@ -741,7 +741,7 @@ fn no_write_reaches_a_member() {
         let calls = "trace=open,openat,openat2,creat,truncate,ftruncate,fallocate,write,writev,pwrite64,pwritev,pwritev2,\
                      sendfile,copy_file_range,splice,ioctl,rename,renameat,renameat2,unlink,unlinkat,chmod,fchmod,utimensat";
         command.args(["-f", "-qq", "-y", "-s", "0", "-e", calls, "-o", text(&log)]);
-        // strace prints paths whole, whatever -s says of other strings.
+        // strace prints paths whole, whatever its option -s says of other strings.
         command.arg(env!("CARGO_BIN_EXE_braid"));
         command.args(array.command_line(&[&["rescue"], words].concat(), &left));
         command.env("BRAID_RUNTIME_DIR", array.runtime()).env("LC_ALL", "C");

@@ -1,11 +1,11 @@
-//! `braid rescue` in the middle of a reshape: moved data is read in the new shape, the rest in the
-//! old.
+//! `braid rescue` in the middle of a reshape: moved data is read in the new shape, other data in
+//! the old shape.
 //!
-//! Most arrays are put together here, from an array of the old shape and one of the new shape with
-//! the same content: their members are joined as a reshape leaves them at a position. Only the
-//! still needed part of the old shape is kept, and the rest overwritten: a byte read from the wrong
-//! side is wrong. The arrays of `a_reshape_of_md_is_read_where_it_stopped` come from the kernel's
-//! md, which was reshaping them when the power failed.
+//! Most arrays are put together by these tests, from an array of the old shape and one of the new
+//! shape with the same content: their members are joined as a reshape leaves them at a position.
+//! Only the still needed part of the old shape is kept, and its other bytes are overwritten: a byte
+//! read from the wrong side is wrong. The arrays of `a_reshape_of_md_is_read_where_it_stopped` were
+//! made by the kernel's md, which was reshaping them when the power failed.
 
 use std::fs;
 use std::ops::Range;
@@ -73,7 +73,7 @@ impl Side {
         }
     }
 
-    /// Sectors on each member for this many of the array; whole rows.
+    /// Sectors on each member for this many sectors of the array; whole rows.
     fn rows_sectors(&self, array_sectors: u64) -> u64 {
         let (data, of) = self.members_fraction();
         assert_eq!(array_sectors * of % (data * self.chunk_sectors), 0, "not whole rows");
@@ -104,7 +104,7 @@ const RAID_6_Q_LAST: Side = Side::new(Shape::new("6", 5, 2), LEFT_SYMMETRIC_6, 1
 const RAID_10_OF_4: Side = Side::new(Shape::new("10", 4, 1), NEAR, 128);
 const RAID_10_OF_5: Side = Side::new(Shape::new("10", 5, 1), NEAR, 128);
 
-/// An array with the same content in both shapes, with the members' images of each.
+/// An array with the same content in both shapes, with the members' images in each shape.
 pub(crate) struct Both {
     pub(crate) before: (Side, Vec<Vec<u8>>),
     after: (Side, Vec<Vec<u8>>),
@@ -126,7 +126,7 @@ impl Both {
         Self::holding((before, after), "4M", |length| random_bytes(90, length))
     }
 
-    /// With members of this size, and this content.
+    /// Makes both shapes from members of this size, with this content.
     pub(crate) fn holding(
         (before, after): (Side, Side),
         size: &str,
@@ -155,7 +155,8 @@ impl Both {
         (self.content.len() / SECTOR) as u64
     }
 
-    /// The members as a reshape leaves them at `position`, with data offsets shifted by `moved`.
+    /// The members as a reshape leaves them at `position`, with data offsets shifted by `moved`
+    /// sectors.
     pub(crate) fn at(&self, position: u64, moved: i64) -> Array {
         let ((before, old), (after, new)) = (&self.before, &self.after);
         let delta = i32::try_from(after.shape.members as i64 - before.shape.members as i64);
@@ -168,11 +169,11 @@ impl Both {
         for (slot, whole) in widest.iter().enumerate() {
             let mut image = whole.clone();
             let start = bytes(self.data_offset);
-            // Sectors without data of the array hold noise.
+            // Sectors without data of the array are filled with noise.
             let noise = random_bytes(91 + slot as u64, image.len() - start);
             image[start..].copy_from_slice(&noise);
             if let Some(old) = old.get(slot) {
-                // The still needed part of the old shape.
+                // The rows of the old shape that the reshape still needs.
                 let sectors = if backwards {
                     0..before.rows_end(position)
                 } else {
@@ -222,7 +223,8 @@ impl Both {
         position * of / (data * side.chunk_sectors) * side.chunk_sectors
     }
 
-    /// Examines and reads the array, with all members and without each; returns the first report.
+    /// Examines and reads the array, with all members and without each in `lost`; returns the first
+    /// report.
     #[track_caller]
     fn check(&self, array: &Array, expected: (bool, Option<Range<u64>>), lost: &[usize]) -> Value {
         let (is_all, at_risk) = expected;
@@ -259,7 +261,8 @@ impl Both {
     }
 }
 
-/// Grown by a member: the start is at risk until the write position has passed it; then nothing is.
+/// An array grows by a member: its start is at risk until the write position has passed it; then
+/// nothing is.
 #[test]
 fn a_grown_array_is_read_in_both_shapes_wherever_it_stopped() {
     needs!("nbdcopy");
@@ -283,7 +286,8 @@ fn a_grown_array_is_read_in_both_shapes_wherever_it_stopped() {
     both.check(&both.at(5 * whole, -1024), (true, None), &[1]);
 }
 
-/// Shrunk by a member: the reshape runs from the end to the start, and its risk is at the start.
+/// An array shrinks by a member: the reshape runs from the end to the start, and its risk is at the
+/// start.
 #[test]
 fn a_shrunk_array_is_read_in_both_shapes() {
     needs!("nbdcopy");
@@ -305,7 +309,7 @@ fn a_raid_5_that_becomes_a_raid_6_is_read_while_its_new_member_fills() {
     let position = 3 * 128 * 5;
     let array = both.at(position, -1024);
     let filled = RAID_6_OF_5.rows_sectors(position);
-    // Superblocks say how far the new member is filled: in the old shape it is empty.
+    // Superblocks record how far the new member is filled: in the old shape it is empty.
     let file = fs::File::open(&array.members[4]).expect("a member");
     let mut features = [0; 4];
     std::os::unix::fs::FileExt::read_exact_at(
@@ -375,7 +379,7 @@ pub(crate) fn chunk_that_changes() -> (Both, Array, u64, Vec<u8>, u64) {
     let both = Both::new(RAID_5_OF_4, RAID_5_LONGER);
     let position = 4 * 3 * 256;
     let array = both.at(position, 0);
-    // md was at work after the checkpoint: the content there fits neither shape.
+    // md was at work after the checkpoint: the content after it fits neither shape.
     let piece = 3 * 256;
     let ahead = both.data_offset + RAID_5_LONGER.rows_sectors(position);
     for path in &array.members {
@@ -395,7 +399,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
     let found = story(&array, &[], &array.members);
     let risk = &found["at_risk"][0];
     assert_eq!(risk["offset_bytes"], position * 512, "{found:#}");
-    // md continues unless stopped, and records its position only every ten seconds.
+    // md continues a reshape unless stopped, and records its position only every ten seconds.
     let rest = both.content.len() as u64 - position * 512;
     assert_eq!(risk["length_bytes"], rest, "{found:#}");
     // Without its backup, data after the checkpoint is not returned, and data before it is right.
@@ -420,7 +424,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
         let (right, failed) = right_or_at_risk(&served, &both.content, &found);
         assert!(right > 0 && failed > 0, "{right} right, {failed} failed");
         served.stop();
-        // Here md was stopped at once, so the data at risk is right.
+        // In this case md was stopped at once, so the data at risk is right.
         let risk = accepting(&found);
         let options = [&words[..], &["--accept-risk", &risk]].concat();
         let served = ServerProcess::rescued(&array, &options, &members);
@@ -429,7 +433,7 @@ fn a_chunk_that_changes_is_read_with_its_backup() {
         let ran = array.braid(&["rescue", "--discard"], &members);
         assert!(ran.status.success(), "{ran:?}");
     }
-    // If the backup holds only one part, only that part is read from it.
+    // If the backup holds only one part, only this part is read from the backup.
     let half = [position..position + piece, 0..0];
     fs::write(&file, backup(&uuid, seconds, half, &both.content)).expect("a file");
     let words = ["--backup-file", text(&file)];
@@ -452,8 +456,8 @@ pub(crate) fn ext4(length: usize) -> Vec<u8> {
     fs::read(&image).expect("an image")
 }
 
-/// The backup file is lost, and md's recorded position is that of the start. Files tell how far it
-/// got: only the region in flight is given up.
+/// The backup file is lost, and md's recorded position is that of the start. Files on the array
+/// show how far md got: only the region in flight is given up.
 #[test]
 fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
     needs!("nbdcopy", "mke2fs");
@@ -519,8 +523,8 @@ fn a_chunk_that_changed_on_is_read_by_what_stands_on_it() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// Puts mdadm's copy of the first sectors at the end of the added member, so many seconds older
-/// than the superblocks.
+/// Writes mdadm's copy of the first sectors to the end of the added member. The copy is
+/// `older_seconds` older than the superblocks.
 fn put_on_new_member(both: &Both, array: &Array, critical: u64, older_seconds: u64) {
     let (uuid, seconds) = identity(&fs::read(&array.members[4]).expect("a member"));
     let end = both.data_offset + both.member_sectors;
@@ -549,7 +553,7 @@ pub(crate) fn grown_with_its_backup() -> (Both, Array, u64) {
     (both, array, critical)
 }
 
-/// Without a backup file mdadm puts the copy at the end of the added member, which is still unused.
+/// Without a backup file mdadm puts its copy at the end of the added member, which is still unused.
 #[test]
 fn a_backup_on_the_member_that_is_added_is_found() {
     needs!("nbdcopy");
@@ -560,7 +564,7 @@ fn a_backup_on_the_member_that_is_added_is_found() {
         critical * 512,
         "{found:#}"
     );
-    // An old backup is left aside, and reported.
+    // A backup that is too old is not used, and reported.
     put_on_new_member(&both, &array, critical, 3 * 3600);
     let found = story(&array, &[], &array.members);
     assert_eq!(found["at_risk"][0]["length_bytes"], critical * 512, "{found:#}");
@@ -595,14 +599,15 @@ fn a_backup_of_another_array_or_time_is_refused() {
     served.stop();
     let ran = array.braid(&["rescue", "--discard"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
-    // Torn while written: the head before the data differs from the head after.
+    // The backup was torn while written: the head before the data differs from the head after the
+    // data.
     let mut torn = backup(&uuid, seconds, parts, &both.content);
     torn[40] = 16;
     put(torn);
     array.refused(&words, &array.members).is("B108", 12);
     put(vec![0; 4096]);
     array.refused(&words, &array.members).is("B108", 12);
-    // Other kinds of files may be endless, or block on a pipe.
+    // Files that are not plain files may be endless, or block on a pipe.
     let pipe = array.path("pipe");
     ok("mkfifo", [text(&pipe)]);
     for no_file in [text(&pipe), "/dev/zero"] {
@@ -648,7 +653,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
         refused.is("B024", 12);
         array.follow(&refused.json, "Look at it");
     }
-    // Without a member the overlay does not fit.
+    // With a member missing, the overlay does not fit the array.
     array.refused(&["rescue"], &array.without(&[1])).is("B101", 12);
     let ran = array.braid(&["rescue", "--discard"], &array.members);
     assert!(ran.status.success(), "{ran:?}");
@@ -658,7 +663,7 @@ fn what_is_written_to_an_array_in_a_reshape_stays_in_its_overlay() {
     assert!(contents(&array.members) == before, "a member was written");
 }
 
-/// The report for people, and the view of a client that knows files.
+/// The report in words, and the export as seen by a client that knows file systems.
 #[test]
 fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
     needs!("nbdcopy", "mkfs.ext4");
@@ -697,7 +702,8 @@ fn a_reshape_is_told_in_words_and_its_file_system_is_named() {
     ] {
         assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
     }
-    // The first rows are overwritten while they move. There the remedy of `serve` leads here.
+    // The first rows are overwritten while they move. At this position a remedy of `serve` is
+    // `rescue`.
     let array = both.at(0, 0);
     let refused = array.serve_refused(&[], &array.members);
     refused.is("B024", 12);
@@ -717,8 +723,8 @@ pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures")
 }
 
-/// Arrays that the kernel's md was reshaping when the power failed: every sector, with all members
-/// and without each. Sectors at risk are intact, because md had stopped there.
+/// Arrays that the kernel's md was reshaping when the power failed: every sector is read, with all
+/// members and without each member. Sectors at risk are intact, because md had stopped there.
 #[test]
 fn a_reshape_of_md_is_read_where_it_stopped() {
     needs!("nbdcopy");

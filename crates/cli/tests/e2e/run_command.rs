@@ -16,7 +16,7 @@ fn a_command_is_run_with_the_uri() {
     assert!(ran.stdout.contains("virtual size:"), "{ran:?}");
     let stopped = ran.stdout.lines().last().unwrap_or_default();
     assert!(stopped.contains("\"stopped\"") && stopped.contains("\"clean\":true"), "{ran:?}");
-    // The server's socket was in a folder of its own, which is gone, too.
+    // The server's socket was in a folder of its own, which no longer exists either.
     let serving = ran.stdout.lines().find(|line| line.contains("\"serving\"")).expect("serving");
     let serving: serde_json::Value = serde_json::from_str(serving).expect("JSON");
     let uri = serving["uris"][0].as_str().expect("a URI");
@@ -65,7 +65,7 @@ fn tcp_picks_a_free_port_on_loopback() {
     let tcp = uris[1].as_str().expect("a URI").to_string();
     assert!(tcp.starts_with("nbd://127.0.0.1:") && !tcp.contains(":0/"), "{tcp}");
     assert_eq!(ok("nbdinfo", ["--size", &tcp]).trim(), served.size_bytes.to_string());
-    // Both addresses lead to the same array.
+    // The TCP address and the socket lead to the same array.
     ok("qemu-io", ["-f", "raw", "-c", "write -P 9 12345 54321", tcp.as_str()]);
     ok("qemu-io", ["-f", "raw", "-c", "read -P 9 12345 54321", served.uri.as_str()]);
     served.stop();

@@ -109,7 +109,7 @@ fn the_control_socket_is_for_its_owner_and_takes_no_place_that_is_taken() {
     assert!(refusal.stdout.contains("B070"), "{refusal:?}");
     assert_eq!(std::fs::read(&control).expect("it is there"), b"an operator's notes");
     std::fs::remove_file(&control).expect("it is there");
-    // The path has the socket of a process that is gone: the server takes it over.
+    // The path has the socket of a process that has ended: the server replaces this socket.
     drop(std::os::unix::net::UnixListener::bind(&control).expect("a socket"));
     let served = array.serve_with(&options, &array.members);
     let mode = std::fs::metadata(&control).expect("it is there").permissions().mode();
@@ -137,7 +137,7 @@ fn twenty_silent_control_clients_do_not_delay_tune() {
     let array = Array::create(RAID_5);
     let (served, control) = array.serve_controlled(&[]);
     let connect = |_| UnixStream::connect(&control).expect("a control socket");
-    // Silent clients, also more than the server accepts at a time.
+    // Silent clients connect, also more than the server accepts at a time.
     for count in [20, 200] {
         let silent: Vec<UnixStream> = (0..count).map(connect).collect();
         // One silent client after another would take five seconds each.
@@ -161,11 +161,11 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     let patch = patch.concat();
     for bytes in [&b"\xff\xfe\x80\r\n\r\n"[..], b"\0\0\0\r\n\r\n", b"{}\n\r\n\r\n", &long, &patch] {
         let mut stream = UnixStream::connect(&control).expect("a control socket");
-        // The server may answer before it has read everything.
+        // The server may answer before it has read all bytes.
         let _ = stream.write_all(bytes);
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
         let mut answer = Vec::new();
-        // Unread bytes may have reset the connection.
+        // Unread bytes may have made the server reset the connection.
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.is_empty(), "no answer to {:?}", &bytes[..bytes.len().min(20)]);
         let tuned = array.braid(&["tune", &control], &[]);
@@ -174,7 +174,8 @@ fn bytes_that_are_no_request_are_answered_and_the_next_client_is_served() {
     served.stop();
 }
 
-/// Each number takes effect as shown, or is refused with a valid one and changes nothing.
+/// Each number takes effect as `get` shows it, or is refused with a valid number and changes
+/// nothing.
 #[test]
 fn absurd_settings_are_refused_by_name_at_the_start_and_later() {
     let array = Array::create(RAID_5);

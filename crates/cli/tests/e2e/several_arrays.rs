@@ -9,7 +9,7 @@ use crate::remedies::words_of;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Arrays with a common runtime folder, and all their members.
+/// Two arrays with a common runtime folder, and all their members.
 fn two() -> (Array, Array, Vec<PathBuf>) {
     let tank = Array::create_named("tank", RAID_5, "16M");
     let pool = Array::create_named("pool", RAID_1, "24M").found_with(&tank);
@@ -68,7 +68,7 @@ fn both_are_listed_and_hold_their_own_bytes() {
     }
     assert!(!run("nbdinfo", [at(&served, "other")]).status.success());
     served.stop();
-    // Served alone, each array has its written data.
+    // Served alone, each array has the data written before.
     let served = tank.serve();
     let said = ok("qemu-io", ["-f", "raw", "-c", "read -P 1 1M 3M", &served.uri]);
     assert!(!said.contains("failed"), "{said}");
@@ -94,7 +94,7 @@ fn one_fails_and_is_stopped_and_the_other_goes_on() {
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("failed"));
     ok("qemu-io", ["-f", "raw", "-c", "write -P 5 0 1M", "-c", "flush", &tank_uri]);
     assert_eq!(status(&tank, "tank")["state"], "ok");
-    // The mirror alone is stopped, and no longer found.
+    // The mirror alone is stopped, and its export is gone.
     tank.braid(&["stop", "pool"], &[]);
     wait_until("it to be gone", Duration::from_secs(30), || {
         !run("nbdinfo", ["--size", &pool_uri]).status.success()
@@ -143,7 +143,7 @@ fn without_a_member_it_has_to_be_meant() {
     note(label);
     assert!(ok("nbdinfo", ["--list", &served.uri]).contains("degraded"));
     served.stop();
-    // If one of the arrays cannot be served, that is reported, and the other array is served.
+    // If one of the arrays cannot be served, the server reports it, and serves the other array.
     let lacking: Vec<PathBuf> =
         members.iter().filter(|path| !tank.members[..2].contains(path)).cloned().collect();
     let mut served = tank.serve_with(&["--all"], &lacking);

@@ -42,7 +42,7 @@ fn out_of_descriptors_at_start_is_not_a_member_less() {
         if let Some(assembled) = assembled {
             assert!(assembled.contains("\"degraded_slots\":0"), "{limit}: {ran:?}");
         }
-        // Below some limit the dynamic linker fails.
+        // Below some memory limit the dynamic linker fails.
         if !ran.status.success() && !ran.stdout.is_empty() {
             let (error, status) = error(&ran);
             assert_eq!(

@@ -1,7 +1,7 @@
 //! Arrays that end earlier for clients, and then get smaller: fewer members, smaller members, over
 //! kills, and back again.
 //!
-//! Each test compares every byte that a client was promised, before and after the next start.
+//! Each test compares every byte whose write was acknowledged, before and after the next start.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::remedies::refusal;
 const EARLIER: &str = "Let it end there for clients first, which can be taken back";
 const CUT: &str = "Cut off what lies behind";
 const SHRINK: &str = "Let what is on it end earlier first";
-/// NBD's error for a read behind the end, and for a write there.
+/// NBD's error for a read after the array's end, and for a write after its end.
 const INVALID: u32 = 22;
 const NO_SPACE: u32 = 28;
 
@@ -36,7 +36,7 @@ fn whole_size(array: &Array) -> Option<u64> {
     status(array, "tank")["whole_size_bytes"].as_u64()
 }
 
-/// Lets the array end where its wanted shape does, as the refusal of that shape offers.
+/// Makes the array end where its wanted shape ends, as the refusal of this shape offers.
 pub(crate) fn end_earlier(array: &Array, words: &[&str]) -> usize {
     let before = size(array);
     array.follow(&refusal(array, &[&["grow", "tank"], words].concat(), &[]), EARLIER);
@@ -62,7 +62,7 @@ fn an_array_ends_earlier_for_clients_until_that_is_taken_back() {
     let array = Array::create(RAID_5);
     let served = array.serve();
     let content = filled(&array, &served, 20);
-    // The mark of a clean array is written some time after the last write, or by the stop.
+    // Superblocks are marked clean some time after the last write, or by the stop.
     served.stop();
     let served = array.serve();
     let mut early = Client::connect(&served.socket, PATIENCE);
@@ -75,7 +75,7 @@ fn an_array_ends_earlier_for_clients_until_that_is_taken_back() {
     assert_eq!((size(&array), whole_size(&array)), (end, Some(content.len() as u64)));
     let words = said(&array, &["status", "tank"]).stdout;
     assert!(words.contains("braid grow tank --array-size max"), "{words}");
-    // A client from before knows the later end, and gets the errors of an end.
+    // A client from before the change knows the later end, and gets the errors of an end.
     assert_eq!(early.try_read(end, 4096), Err(INVALID));
     assert_eq!(early.try_write(end - 512, &[7; 1024]), NO_SPACE);
     assert_eq!(early.try_read(end - 4096, 4096).expect("before the end").len(), 4096);
@@ -93,7 +93,7 @@ fn an_array_ends_earlier_for_clients_until_that_is_taken_back() {
     let served = array.serve();
     assert_eq!(served.size_bytes, content.len() as u64);
     served.stop();
-    // A note that is no size is named, and not followed.
+    // A note in the state folder that is no size is reported by name, and not used.
     let notes = array.path("state").join("reshape");
     let uuid = status_uuid(&array);
     std::fs::write(notes.join(format!("{uuid}.array-size")), "cheese").expect("a note");
@@ -183,7 +183,7 @@ fn is_copied(array: &Array) -> bool {
 }
 
 /// Regression: no device could become a member of an array with metadata 1.0 whose data does not
-/// begin with the device.
+/// begin at the device's start.
 #[test]
 fn members_join_an_array_whose_data_moved_into_the_room_behind() {
     needs!("nbdcopy");
@@ -205,14 +205,15 @@ fn members_join_an_array_whose_data_moved_into_the_room_behind() {
     assert_whole(&array, served, &array.members, &content);
 }
 
-/// A change of layout at the same place, since metadata 1.0 has no space before the data: all of it
-/// moves in place, at a pace of some windows a second.
+/// A change of layout without a change of data offset, since metadata 1.0 has no space before the
+/// data: all data moves in place, at a pace of some windows a second.
 fn in_place() -> ([&'static str; 2], Array, [&'static str; 4]) {
     let array = Array::create_with("tank", RAID_5, "10M", &["--metadata", "1.0"]);
     (["--job-ceiling", "4M"], array, ["grow", "tank", "--layout", "right-symmetric"])
 }
 
-/// Windows in place overwrite what they read, and a copy of each is in the state folder first.
+/// Windows in place overwrite the sectors they read, so a copy of each window is in the state
+/// folder first.
 #[test]
 fn kills_in_windows_in_place_lose_nothing() {
     needs!("nbdcopy");
@@ -260,7 +261,7 @@ fn a_reshape_turns_round_at_windows_in_place_over_a_kill() {
     assert_whole(&array, served, &array.members, &content);
 }
 
-/// Without its copy a window in place that may be half moved is never read.
+/// Without its copy, a window in place that may be half moved is never read.
 #[test]
 fn a_killed_reshape_in_place_is_refused_without_its_state_folder() {
     needs!("nbdcopy");
@@ -326,7 +327,7 @@ fn a_member_lost_in_the_middle_of_a_shrink_loses_nothing() {
     assert_content(&array, &served, &content, "without a member");
     fast(&array);
     wait_for_the_end(&array);
-    // The member that lost its slot takes the one that is free.
+    // The member that lost its slot takes the free slot.
     done(&array, &["wait", "tank", "--for", "rebuild", "--timeout", "60"]);
     assert_eq!((slots(&array), spares(&array)), (3, 0));
     let three = array.present();
@@ -376,7 +377,8 @@ fn far_copies_stay_at_their_place() {
     served.stop();
 }
 
-/// With room behind the data, which smaller members have, no window overwrites what it reads.
+/// With room after the data, which smaller members have, no window overwrites the sectors that it
+/// reads.
 #[test]
 fn smaller_members_have_room_for_fewer() {
     needs!("nbdcopy");
@@ -393,7 +395,7 @@ fn smaller_members_have_room_for_fewer() {
     wait_for_progress(&array, 0);
     write_some(&served, &mut content, &mut fastrand::Rng::with_seed(56));
     served.kill();
-    // No copy is needed: the state folder may be another one.
+    // No copy of a window is needed: the state folder may be another one.
     std::fs::remove_dir_all(array.path("state").join("reshape")).expect("a folder");
     let served = array.serve();
     fast(&array);
@@ -402,7 +404,7 @@ fn smaller_members_have_room_for_fewer() {
     assert_whole(&array, served, &array.members, &content);
 }
 
-/// The file system's only file.
+/// The name of the file system's only file.
 const DIARY: &str = "diary";
 
 fn with_ext4(array: &Array, file: &Path) -> Vec<u8> {
@@ -465,7 +467,7 @@ fn a_file_system_is_cut_only_by_its_name() {
     let error = refusal(&array, &["grow", "tank", "--array-size", "20M"], &[]);
     array.follow(&error, CUT);
     assert_eq!(size(&array), 20 << 20);
-    // Clients cannot see the rest, and nothing is lost yet.
+    // Clients cannot see the sectors after the new end, and nothing is lost yet.
     refused(&array, &["grow", "tank", "--size", "4M"], "B123", 12);
     done(&array, &["grow", "tank", "--array-size", "max"]);
     std::fs::write(&image, served.read_all(&array)).expect("a file");

@@ -33,7 +33,7 @@ fn no_signal_ends_the_server_uncleanly() {
         assert!(served.wait().success(), "{signal:?}");
         assert_eq!(served.wait_for("stopped")["clean"], true, "{signal:?}");
     }
-    // Sends all other signals, one after the other, to one server.
+    // Sends all signals that do not stop a server, one after the other, to one server.
     let mut served = array.serve();
     let stops = stops.map(Signal::as_raw);
     for number in sendable().filter(|number| !stops.contains(number)) {
@@ -60,16 +60,16 @@ fn the_command_has_its_signals_as_a_shell_gives_them() {
         let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line");
         u64::from_str_radix(line.trim(), 16).expect("a mask")
     };
-    // Rust programs ignore SIGPIPE, and 32 and 33 belong to the C library.
+    // Rust programs ignore SIGPIPE, and signals 32 and 33 belong to the C library.
     let apart = 1 << 12 | 1 << 31 | 1 << 32;
-    // Signals that this test inherited as ignored (nohup) may stay so.
+    // Signals that the test process inherited as ignored (nohup) may stay ignored.
     let ignored = mask(&ran.stdout, "SigIgn:") & !mask(&own, "SigIgn:");
     assert_eq!(ignored & !apart, 0, "{ran:?}");
     assert_eq!(mask(&ran.stdout, "SigIgn:") & 1 << 12, 0, "SIGPIPE is ignored: {ran:?}");
     assert_eq!(mask(&ran.stdout, "SigBlk:"), 0, "{ran:?}");
 }
 
-/// Members are sparse files of 32 MiB, and the limit is 8 MiB.
+/// Members are sparse files of 32 MiB, and the limit on the size of files is 8 MiB.
 #[test]
 fn a_limit_on_the_size_of_files_is_no_space_and_no_signal() {
     needs!("qemu-io");

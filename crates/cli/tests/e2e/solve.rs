@@ -1,4 +1,4 @@
-//! `braid rescue --solve`: without superblocks, the members' content tells how they fit together.
+//! `braid rescue --solve`: without superblocks, the members' content shows how they fit together.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,7 @@ fn with_files(array: &Array) -> Vec<u8> {
     bytes
 }
 
-/// Everything before the data is gone, as after a stray `dd`, or by firmware.
+/// Overwrites all sectors before the data, as a stray `dd` or a firmware does.
 fn lose_superblocks(array: &Array) {
     for path in &array.members {
         let file = fs::OpenOptions::new().write(true).open(path).expect("a member");
@@ -62,7 +62,8 @@ fn an_image_that_is_not_raw_is_made_raw_before_anything_is_solved() {
             "{name}"
         );
         fs::remove_file(&within).expect("ours");
-        // If the image is named together with a sound member, it is reported, too.
+        // If the foreign image is named together with a sound member, the image is reported as
+        // well.
         let told =
             array.run_braid(["rescue", text(sound), text(&image)].map(str::to_owned).to_vec());
         assert!(told.stdout.contains(&format!("is {kind}: {what}")), "{}", told.stdout);
@@ -76,7 +77,7 @@ fn lost_superblocks_are_solved_and_the_array_is_read() {
         let array = Array::create_sized(shape, "24M");
         let content = with_files(&array);
         lose_superblocks(&array);
-        // Names the members in reverse order, with or without one of them.
+        // Names the members in reverse order, with all members or without one.
         let mut members = array.without(lost.as_slice());
         members.reverse();
         let before: Vec<_> = members.iter().map(|path| fs::read(path).expect("a member")).collect();
@@ -168,7 +169,7 @@ fn what_is_not_certain_is_shown_and_not_gone_on_with() {
     let array = Array::create_sized(RAID_5, "24M");
     with_files(&array);
     lose_superblocks(&array);
-    // More members are missing than the level tolerates.
+    // More members are missing than the array's level tolerates.
     let two = array.without(&[0, 2]);
     let found = said(&array, &[], &two);
     assert_eq!(found["solved"]["chosen"], Value::Null, "{found:#}");
@@ -199,7 +200,7 @@ fn members_that_say_nothing_are_not_guessed_about() {
 }
 
 /// Three members of unequal size without a recorded layout beyond the smallest: Linux before 3.14,
-/// and mdadm before 4.2, recorded none.
+/// and mdadm before 4.2, recorded no layout.
 fn without_layout(layout: &str) -> (Array, Vec<u8>) {
     const FEATURES_AT: usize = 8;
     const LAYOUT_AT: usize = 76;
@@ -257,7 +258,8 @@ fn a_raid_0_that_does_not_say_its_layout_is_solved_and_served_by_the_one_that_is
             let rescued = read(ServerProcess::rescued(&array, &words, &array.members));
             assert_eq!(rescued == content, is_right, "{layout} read as {chosen}");
         }
-        // Serving for writing does not record the layout either: the choice can be changed.
+        // Serving for writing does not record the layout either: the operator's choice can be
+        // changed.
         assert_same(
             &read(array.serve_with(&["--layout", layout], &array.members)),
             &content,

@@ -34,8 +34,8 @@ fn in_group(array: &Array, group: &str) -> ServerProcess {
     array.serve_with(&["--spare-group", group], &array.present())
 }
 
-/// An array takes a spare of its group. Without groups the operator had to notice, remove the spare
-/// from one array and add it to the other.
+/// An array takes a spare of another array in its group. Without groups the operator had to notice,
+/// remove the spare from one array and add it to the other.
 #[test]
 fn an_array_without_a_spare_takes_one_of_its_group() {
     needs!("nbdcopy");
@@ -52,8 +52,8 @@ fn an_array_without_a_spare_takes_one_of_its_group() {
     assert_eq!((moved.len(), &moved[0]["details"]["from"]), (1, &"pool".into()), "{moved:?}");
     assert_eq!(events(&tank, "tank", "DiskAdded"), Vec::<Value>::new(), "said once");
     assert_eq!(events(&pool, "pool", "DiskRemoved")[0]["subject"]["member"], member.as_str());
-    // The next loss takes the last spare of the group. After that loss there is none, and the array
-    // stays degraded.
+    // The next loss takes the last spare of the group. The loss after it finds no spare, and the
+    // array stays degraded.
     for slot in ["0", "1"] {
         done(&tank, &["remove", "tank", "failed"]);
         done(&tank, &["fail", "tank", slot]);
@@ -89,7 +89,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     ];
     let servers: Vec<ServerProcess> =
         others.iter().map(|(array, group)| in_group(array, group)).collect();
-    // This array offers nothing: it needs its spare itself once jobs resume.
+    // The array `degraded` offers no spare: it needs its spare itself once jobs resume.
     let degraded = with_spares(&tank, "degraded", 1);
     let options = ["--spare-group", "rack", "--jobs", "paused"];
     let needing = degraded.serve_with(&options, &degraded.members);
@@ -100,7 +100,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     for name in ["other", "alone", "small"] {
         assert_eq!(spares(&tank, name), 1, "{name}");
     }
-    // Setting the group starts the search at once.
+    // Setting the group starts the search for a spare at once.
     done(&tank, &["set", "tank", "spare-group=elsewhere"]);
     wait_until("the array to be whole", LIMIT, || status(&tank, "tank")["state"] == "ok");
     assert_eq!((spares(&tank, "other"), spares(&tank, "small")), (0, 1));
@@ -113,7 +113,7 @@ fn no_spare_is_taken_from_another_group_from_a_degraded_array_or_where_it_is_too
     serving.stop();
 }
 
-/// Two arrays compete for one spare: one gets it, and the other continues without.
+/// Two arrays compete for one spare: one array gets it, and the other continues without.
 #[test]
 fn of_two_that_ask_for_one_spare_one_gets_it() {
     let tank = Array::create(RAID_5);

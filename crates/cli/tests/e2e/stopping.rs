@@ -9,7 +9,8 @@ use crate::kit::{
     Shape, assert_same, needs, ok, random_bytes, run, wait_until,
 };
 
-/// Bytes of the part that is written and flushed; the load avoids this part and its stripes.
+/// Bytes of the array's part that is written and flushed; the load avoids this part and its
+/// stripes.
 const KEPT_BYTES: usize = 6 << 20;
 
 /// Writes and flushes the kept part.
@@ -26,13 +27,13 @@ fn assert_kept(array: &Array, served: &ServerProcess, kept: &[u8], what: &str) {
     assert_same(&served.read_all(array)[..KEPT_BYTES], kept, what);
 }
 
-/// A member's content after its superblock, bitmap and logs.
+/// The last member's content after its superblock, bitmap and logs.
 fn data_of(array: &Array) -> Vec<u8> {
     let last = array.members.last().expect("a member");
     std::fs::read(last).expect("a member").split_off(1 << 20)
 }
 
-/// Writes endlessly beyond the kept part; returns when writes reach the members.
+/// Writes endlessly beyond the kept part; returns as soon as writes reach the members.
 fn endless_load(array: &Array, served: &ServerProcess) -> Background {
     let before = data_of(array);
     let uri = format!("--uri={}", served.uri);
@@ -55,7 +56,8 @@ fn endless_load(array: &Array, served: &ServerProcess) -> Background {
     load
 }
 
-/// Stops while a client writes: the client gets errors, the array is clean, flushed data is there.
+/// Stops while a client writes: the client gets errors, the array is clean, flushed data can be
+/// read.
 fn stop_under_load(shape: Shape) {
     let array = Array::create(shape);
     let served = array.serve();
@@ -107,7 +109,8 @@ fn sigterm_with_an_idle_client_takes_no_time() {
     assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
 }
 
-/// Kills the server of a healthy array under writes: the array is dirty, and flushed data is there.
+/// Kills the server of a healthy array during writes: the array is dirty, and flushed data can be
+/// read.
 fn kill_under_load(shape: Shape) {
     let array = Array::with_bitmap(shape);
     let served = array.serve();
@@ -141,7 +144,7 @@ fn sigkill_under_load_raid_6() {
     kill_under_load(RAID_6);
 }
 
-/// The number of stripes in the last remedy.
+/// The number of stripes in the last remedy of a refusal.
 fn stripes_at_risk(refusal: &Refusal) -> u64 {
     let remedies = refusal.json["remedies"].as_array().expect("a list");
     let command = remedies.last().expect("one")["command"].as_str().expect("a command");
@@ -150,7 +153,8 @@ fn stripes_at_risk(refusal: &Refusal) -> u64 {
     count.unwrap_or_else(|| panic!("no count in {command}"))
 }
 
-/// Killed while written, then a member is missing: only the bitmap's set bits are at risk.
+/// The server is killed during writes, then a member is missing: only the bitmap's set bits are at
+/// risk.
 #[test]
 fn dirty_and_degraded_costs_what_the_bitmap_names() {
     needs!("fio", "qemu-io", "nbdcopy");
@@ -174,7 +178,7 @@ fn dirty_and_degraded_costs_what_the_bitmap_names() {
     let refusal = array.serve_refused(&[], &rest);
     refusal.is("B031", 12);
     let stripes = stripes_at_risk(&refusal);
-    // 5 MiB of 8 are written, in stripes of 192 KiB; a bit covers 16 of them.
+    // 5 MiB of 8 are written, in stripes of 192 KiB; a bit of the bitmap covers 16 stripes.
     assert!((16..=64).contains(&stripes), "{stripes}");
     let served = array.serve_with(&["--read-only"], &rest);
     let mut client = Client::connect(&served.socket, Duration::from_secs(10));
@@ -186,8 +190,8 @@ fn dirty_and_degraded_costs_what_the_bitmap_names() {
     served.stop();
 }
 
-/// Kills the server under writes, and then a member is missing, too: the array is refused, unless
-/// the risk is accepted.
+/// Kills the server during writes, and then a member is missing as well: the array is refused,
+/// unless the operator accepts the risk.
 fn dirty_and_degraded(shape: Shape) {
     let array = Array::with_bitmap(shape);
     let served = array.serve();
@@ -240,7 +244,7 @@ fn dirty_and_degraded_raid_6() {
     dirty_and_degraded(RAID_6);
 }
 
-/// A member fails first, and then the server is killed: dirty and degraded as well.
+/// A member fails first, and then the server is killed: the array is dirty and degraded as well.
 #[test]
 fn killed_while_degraded_is_refused() {
     needs!("fio", "qemu-io", "nbdcopy");
@@ -274,8 +278,8 @@ fn killed_while_idle_is_clean() {
     served.stop();
 }
 
-/// RAID-0 has no redundancy: it refuses writes that would be lost when the deleted file is closed,
-/// and the exit status says so. The remaining data can still be read.
+/// RAID-0 has no redundancy: the array refuses writes, which would be lost when the deleted member
+/// file is closed, and the exit status shows it. The remaining data can still be read.
 #[test]
 fn losing_a_member_of_raid_0_is_said_and_ends_writes() {
     needs!("qemu-io", "nbdcopy");

@@ -1,7 +1,7 @@
 //! RAID-0 arrays that get more members or fewer, and levels that become RAID-0 or were RAID-0: over
-//! kills, back again, and their refusals.
+//! kills, back again, and refused changes.
 //!
-//! Each test compares every byte that a client was promised, before and after the next start.
+//! Each test compares every byte whose write was acknowledged, before and after the next start.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn is_member(path: &Path) -> bool {
     std::fs::read(path).expect("a file")[4096..].starts_with(&0xa92b_4efc_u32.to_le_bytes())
 }
 
-/// Stops the array, serves only its members, and compares everything.
+/// Stops the array, serves only its members, and compares all content.
 fn assert_striped(array: &Array, served: ServerProcess, content: &[u8]) {
     assert_eq!(level(array), "raid0");
     assert_content(array, &served, content, "as a RAID-0");
@@ -80,8 +80,8 @@ fn a_raid0_that_grows_survives_kills_at_any_point() {
     assert_striped(&array, served, &content);
 }
 
-/// The server is killed while it begins and while it ends: whichever superblocks are written, the
-/// next start goes on.
+/// The server is killed while the reshape begins and while it ends: the next start continues,
+/// whichever superblocks are written.
 #[test]
 fn a_raid0_that_is_killed_as_it_begins_or_ends_goes_on() {
     needs!("nbdcopy");
@@ -104,7 +104,7 @@ fn a_raid0_that_is_killed_as_it_begins_or_ends_goes_on() {
         wait_for_the_end(&array);
         let last = array.members.len();
         if joined && slots(&array) < last {
-            // It was a spare only, which a RAID-0 lets go.
+            // The added device was only a spare, which a RAID-0 releases.
             let spare = array.members.pop().expect("it was added");
             assert!(!is_member(&spare), "its superblock is gone");
         }
@@ -166,7 +166,7 @@ fn a_raid0_gets_fewer_members_and_another_chunk() {
     let served = array.serve();
     wait_for_the_end(&array);
     assert_eq!(status(&array, "tank")["chunk_bytes"], 128 << 10);
-    // The member that was let go is a device with data of a kind that nothing knows.
+    // The released member is a device with data of an unknown kind.
     let error = refusal(&array, &["grow", "tank", text(&gone)], &[]);
     array.follow(&error, "To destroy it, name it");
     wait_for_the_end(&array);
@@ -196,7 +196,7 @@ fn redundancy_comes_to_a_raid0_and_goes_again() {
         served.stop();
         let four = [&array.members[..], &new].concat();
         let served = array.serve_with(&[], &four);
-        // The redundancy is worth a member.
+        // The array's redundancy tolerates the loss of a member.
         done(&array, &["fail", "tank", "1"]);
         assert_content(&array, &served, &content, "without a member");
         done(&array, &["remove", "tank", "failed"]);
@@ -215,7 +215,7 @@ fn redundancy_comes_to_a_raid0_and_goes_again() {
     }
 }
 
-/// As mdadm leaves an array if it is killed: a RAID-4 that lacks its parity.
+/// The array is as mdadm leaves it if mdadm is killed: a RAID-4 that lacks its parity.
 #[test]
 fn a_raid4_that_lacks_its_parity_becomes_a_raid0() {
     needs!("nbdcopy");
@@ -291,7 +291,7 @@ fn shapes_that_a_raid0_cannot_have_are_refused_and_change_nothing() {
     let new = blank(&array, "n1", MEMBER_BYTES);
     done(&array, &["grow", "tank", text(&new)]);
     wait_for_progress(&array, 0);
-    // It lacks its parity on purpose, and takes no member for it.
+    // The growing RAID-0 lacks its parity on purpose, and takes no member for the parity's slot.
     let spare = blank(&array, "n2", MEMBER_BYTES);
     refusal(&array, &["add", "tank", text(&spare)], &[]);
     assert!(!is_member(&spare));

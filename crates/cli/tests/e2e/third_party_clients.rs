@@ -8,7 +8,7 @@ use crate::kit::{Array, Need, RAID_5, RAID_6, needs, ok, run, skip};
 /// Debian's Python, which has libnbd's module; another Python on the PATH may not.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Each libnbd call that applies to braid's server.
+/// A Python script: each libnbd call that applies to braid's server.
 const SCRIPT: &str = r#"
 import nbd, sys
 h = nbd.NBD()
@@ -70,7 +70,8 @@ fn libnbd_from_python_finds_all_that_it_asks_for() {
     let served = array.serve();
     let size = ok("nbdinfo", ["--size", &served.uri]);
     let size: u64 = size.trim().parse().expect("a size");
-    // The size is truncated to two digits after the point, as in `braid`, never rounded up.
+    // The size in the export's description is truncated to two digits after the point, as in
+    // `braid`, never rounded up.
     let info = ok("nbdinfo", ["--json", &served.uri]);
     let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
     let told = info["exports"][0]["description"].as_str().expect("a description").to_owned();
@@ -80,7 +81,7 @@ fn libnbd_from_python_finds_all_that_it_asks_for() {
     served.stop();
 }
 
-/// Runs go; the error is its output.
+/// Runs the go tool; the error is the tool's output.
 fn go(words: &[&str], output: &Path) -> Result<(), String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go");
     let mut command = Command::new("go");
@@ -98,7 +99,7 @@ fn two_modules_of_go_read_what_they_write() {
     needs!("go");
     let array = Array::create(RAID_5);
     let client = array.path("client");
-    // The registry may be unreachable.
+    // The registry of Go modules may be unreachable.
     if let Err(why) = go(&["mod", "download"], &client) {
         return skip(Need::Other, &format!("no modules of Go: {why}"));
     }

@@ -85,7 +85,7 @@ fn clients_with_a_certificate_copy_in_and_out_while_a_member_is_lost() {
     let words = ["compare", "--object", &object, "--image-opts", &options];
     let image_options = format!("driver=raw,file.driver=file,file.filename={image}");
     ok("qemu-img", words.into_iter().chain([image_options.as_str()]));
-    // A client without a certificate is refused, and a client without TLS.
+    // A client without a certificate is refused, and so is a client without TLS.
     let nobody = certificates.folder.path().join("nobody");
     std::fs::create_dir(&nobody).expect("a folder");
     std::fs::copy(client.join("ca-cert.pem"), nobody.join("ca-cert.pem")).expect("a copy");

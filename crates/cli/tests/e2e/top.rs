@@ -176,7 +176,7 @@ fn without_a_terminal_it_is_refused_and_looks_once() {
     assert_eq!(none["code"], "B075");
 }
 
-/// A mirror of a local file and of a server's export: the second has a connection to show.
+/// A mirror of a local file and of a server's export: only the export has a connection to show.
 #[test]
 fn a_member_on_another_host_has_its_latency_and_its_losses() {
     needs!("script", "nbdkit");

@@ -2,7 +2,7 @@
 //! `docs/transcript-hosts.md`, pasted in one go, with their output. Also README.md's first minute.
 //!
 //! With `BRAID_WRITE_TRANSCRIPT=1` the pages are written anew. Times, numbers, UUIDs and widths may
-//! differ.
+//! differ between page and output.
 
 use std::fmt::Write as _;
 use std::io::{Seek, Write as _};
@@ -11,21 +11,21 @@ use std::process::{Command, Output};
 
 use crate::kit::{Mount, Need, needs, shell, skip};
 
-/// Has the length of the temporary folder's name, so that columns keep their places.
+/// A replacement with the length of the temporary folder's name, so that columns stay aligned.
 const FOLDER: &str = "/home/ada/storage";
 
-/// Separates the outputs of two commands, with the status of the first.
+/// Separates the outputs of two commands, with the exit status of the first.
 const MARK: &str = "@@@";
 
 fn page(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
 }
 
-/// The shell of a page.
+/// The shell command in which a page's lines run.
 const SHELL: &str = "exec sh 2>&1";
 
-/// The shell of the page about hosts, which are network namespaces. It has its own network and its
-/// own processes, so that nothing is left of them when it ends.
+/// The shell of the page about hosts, which are network namespaces. The shell has its own network
+/// and its own processes, so that none of them is left when it ends.
 const SHELL_OF_HOSTS: &str = "mkdir -p /run/netns; exec unshare --net --mount --pid --fork \
     --kill-child --mount-proc sh -c 'mount -t tmpfs none /run/netns && exec sh 2>&1'";
 
@@ -59,7 +59,7 @@ impl Session {
         self.shell(self.shell).stdin(pasted).output().expect("a shell")
     }
 
-    /// Pastes lines in one go; returns the output of each. Each must succeed.
+    /// Pastes lines in one go; returns the output of each line. Each line must succeed.
     fn pastes(&self, lines: &[String]) -> Vec<String> {
         let lines_and_marks = lines.iter().map(|line| format!("{line}\necho \"{MARK}$?\"\n"));
         let ran = self.runs(&lines_and_marks.collect::<String>());
@@ -79,7 +79,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Ends the programs that are left, and waits until the daemon's file has left the folder.
+        // Ends the programs that are still running, and waits until the daemon's file has left the
+        // folder.
         let ends = "P=$(cat daemon.pid) && for i in $(seq 200); do kill -0 $P || break; \
                     [ $i = 100 ] && kill $P; sleep 0.05; done; umount --lazy disk; braid stop tank";
         let _ = self.shell(ends).output();
@@ -125,7 +126,7 @@ fn plain(text: &str) -> String {
             if ["B", "KiB", "MiB", "GiB"].contains(&unit) {
                 return word.replace(unit, "B");
             }
-            // A bar of progress.
+            // The word is a bar of progress.
             if word.contains('·') {
                 return "·".to_owned();
             }
@@ -173,7 +174,7 @@ fn compare(name: &str, shell: &'static str) {
     assert_eq!(now.lines().count(), written.lines().count());
 }
 
-/// As [`compare`], with what the pages need whose arrays have a file system.
+/// Like [`compare`], with the tools for pages whose arrays have a file system.
 fn compare_mounted(name: &str) {
     needs!("qemu-storage-daemon", "mke2fs", "e2fsck", "debugfs", "resize2fs", "fusermount3");
     if !Mount::is_possible() {
@@ -211,7 +212,7 @@ fn the_first_minute_of_the_readme_can_be_pasted_in_one_go() {
     let (_, minute) = readme.split_once("## The first minute").expect("a chapter");
     let block = minute.split("```").nth(1).expect("a block");
     let session = Session::new(SHELL);
-    // Makes the members smaller, and the socket's path one in the session's folder.
+    // Makes the members smaller, and puts the socket into the session's folder.
     let socket = session.folder.path().join("tank.sock").display().to_string();
     let small = |line: &str| line.replace("256M", "16M").replace("/tmp/tank.sock", &socket);
     let commands = block.lines().filter_map(|line| line.strip_prefix("$ "));

@@ -1,4 +1,4 @@
-//! One writer for the same bytes by any name: files, loop devices over them, partitions.
+//! One writer for the same bytes under any name: files, loop devices over them, partitions.
 //!
 //! Needs root and loop devices; without them each case reports that it is skipped.
 
@@ -75,10 +75,10 @@ fn two_sets_of_loop_devices_over_the_same_files_are_not_two_arrays() {
         assert!(cause.contains(&format!("it is the contents of {}", name(&first.0[0]))), "{cause}");
         assert!(cause.contains("(braid "), "{cause}");
     }
-    // The files themselves are refused, too.
+    // The files under the loop devices are refused as well.
     array.serve_refused(&[], &array.members).is("B061", 11);
     served.stop();
-    // Neither set of loop devices is in use, but each could be written through both.
+    // No server uses either set of loop devices, but the files could be written through both sets.
     let refusal = array.serve_refused(&[], &second.0);
     refusal.is("B060", 11);
     let remedies = refusal.json["remedies"].to_string();

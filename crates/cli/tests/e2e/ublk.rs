@@ -11,9 +11,10 @@ use crate::kit::{Array, FILTER, IO_URING_SETUP, Need, RAID_5, Ran, needs, note, 
 use crate::members::text;
 use crate::remedies::{error_of, words_of};
 
-/// Shell commands that make /dev/ublk-control.
+/// A shell command that does nothing, so that /dev/ublk-control does not exist.
 const NOTHING: &str = "true";
-/// A file answers no io_uring commands, like a driver that does not know them.
+/// /dev/ublk-control is a file: it answers no io_uring commands, like a driver that does not know
+/// them.
 const A_FILE: &str = "touch /dev/ublk-control";
 
 /// An array, with the setup of its `/dev`.
@@ -38,7 +39,8 @@ impl ArrayWithDev<'_> {
         is_possible.then_some(ran)
     }
 
-    /// Checks that serving as a block device through a program is refused, and changes nothing.
+    /// Checks that serving as a block device is refused if braid runs under `through`, and changes
+    /// nothing.
     fn refused(&self, through: &str, options: &[&str]) -> Option<Value> {
         let read = |path: &PathBuf| std::fs::read(path).expect("a member");
         let contents = || self.array.members.iter().map(read).collect::<Vec<_>>();
@@ -54,7 +56,7 @@ impl ArrayWithDev<'_> {
         Some(error)
     }
 
-    /// Types the remedy with this label; it must work.
+    /// Types the remedy with this label; the remedy must work.
     fn look(&self, error: &Value, label: &str) -> Option<Ran> {
         let line = offered(error, label);
         let ran = self.type_line(&line)?;
@@ -75,7 +77,7 @@ fn without_a_driver_it_is_refused_and_served_over_nbd() {
     let with_dev = ArrayWithDev { array: &array, setup: NOTHING };
     let Some(error) = with_dev.refused("", &[]) else { return };
     assert!(cause(&error).contains("no /dev/ublk-control"), "{error}");
-    // The operator types this remedy, not the test: it loads a module.
+    // The test does not type this remedy, since it loads a module.
     assert_eq!(offered(&error, "Load its module"), "sudo modprobe ublk_drv");
     let chosen = ("MEMBER...", &*words_of(&array.members));
     array.follow_with(&error, "Serve it over NBD alone", &[chosen]);
@@ -112,7 +114,7 @@ fn a_process_without_rings_is_told_so() {
     let filter = array.path("filter.py");
     std::fs::write(&filter, FILTER).expect("a file");
     let with_dev = ArrayWithDev { array: &array, setup: A_FILE };
-    // EPERM, as from containers and from kernels with io_uring switched off.
+    // io_uring fails with EPERM, as in containers and under kernels with io_uring switched off.
     let through = format!("python3 {} {IO_URING_SETUP} 1", text(&filter));
     let Some(error) = with_dev.refused(&through, &[]) else { return };
     assert!(cause(&error).contains("io_uring"), "{error}");

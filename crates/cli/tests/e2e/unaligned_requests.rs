@@ -1,7 +1,8 @@
 //! qemu-io at odd offsets and lengths, against a model of bytes.
 //!
-//! QEMU applies each operation to the array, the test to a vector. qemu-io's patterns verify reads
-//! in between; at the end everything is compared. A trim leaves the old content or zeroes.
+//! QEMU applies each operation to the array, and the test applies it to a vector. qemu-io's
+//! patterns verify reads in between; at the end all content is compared. A trim leaves the old
+//! content or zeroes.
 
 use std::process::Command;
 
@@ -62,7 +63,7 @@ impl Script {
         command.args(["-f", "raw", &served.uri]);
         let ran = Background::spawn_command(command, &input).wait();
         let all = format!("{}{}", ran.stdout, ran.stderr);
-        // qemu-io in this mode continues after an error; only its output shows it.
+        // qemu-io in this mode continues after an error; only its output shows the error.
         let bad = |line: &&str| {
             let line = line.to_lowercase();
             ["fail", "error", "mismatch", "invalid"].iter().any(|word| line.contains(word))
@@ -83,7 +84,7 @@ fn landmarks(size: usize, data_members: usize) -> Vec<usize> {
     vec![0, 512, 4096, chunk, 2 * chunk, row, 3 * row, size / 2, size - row, size - chunk, size]
 }
 
-/// Fixed odd places first, then a few hundred random ones near landmarks.
+/// A script with fixed odd places first, then a few hundred random places near landmarks.
 fn script(model: Vec<u8>, data_members: usize, seed: u64) -> Script {
     let size = model.len();
     let landmarks = landmarks(size, data_members);
@@ -169,7 +170,8 @@ fn odd_places_raid_10() {
     odd_places(RAID_10, 2);
 }
 
-/// Trims only: a trimmed range has zeroes or its old content, and nothing changes beyond it.
+/// The script only trims: a trimmed range has zeroes or its old content, and nothing changes beyond
+/// it.
 #[test]
 fn a_trim_leaves_zeroes_or_what_was_there() {
     needs!("qemu-io", "nbdcopy");

@@ -1,4 +1,4 @@
-//! `braid undo`: puts overwritten bytes back while that is safe, and otherwise gives the reason.
+//! `braid undo`: puts overwritten bytes back while an undo is safe, and otherwise gives the reason.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -66,7 +66,7 @@ fn put(path: &PathBuf, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, at).expect("it can be written");
 }
 
-/// The operator typed the wrong disks.
+/// The operator typed the wrong disks as members of a new array.
 #[test]
 fn an_array_that_was_made_over_another_is_undone() {
     needs!("nbdcopy");
@@ -99,7 +99,7 @@ fn an_array_that_was_made_over_another_is_undone() {
     served.stop();
 }
 
-/// The operator may already have deleted the files of a mistaken array.
+/// The operator may already have deleted the member files of a mistaken array.
 #[test]
 fn a_file_that_was_made_and_is_gone_keeps_nothing_from_being_undone() {
     let array = Array::create(RAID_5);
@@ -142,7 +142,7 @@ fn an_array_that_was_written_since_is_not_undone() {
     for member in &array.members {
         assert!(error["cause"].to_string().contains(text(member)), "{error}");
     }
-    // A write to the old array, served after the undo, keeps the undo from being undone.
+    // A write to the old array, served after the undo, makes a second undo impossible.
     let array = Array::create(RAID_5);
     made_over(&array, &["--assume-clean"]);
     done(&array, &["undo"]);
@@ -212,7 +212,7 @@ fn a_record_that_is_torn_or_edited_is_not_believed() {
         assert_eq!(lines.lines().count(), 2, "{lines}");
         assert!(lines.lines().last().is_some_and(|line| line.contains("\"damage\"")), "{lines}");
     }
-    // The remedy offers the previous record.
+    // The remedy offers to undo the previous record.
     let error = refusal(&array, &["undo"], &[]);
     let ran = array.follow(&error, "Undo an earlier command");
     assert!(ran.stdout.contains("everything is back already"), "{ran:?}");
@@ -244,12 +244,12 @@ fn there_is_nothing_to_be_undone_where_nothing_was_overwritten() {
     let old = made_over(&array, &[]);
     let error = assert_refused(&array, &["undo", "7"], "B014", "");
     assert!(error["title"].to_string().contains("no record 7"), "{error}");
-    // The number that exists works.
+    // The record number that exists can be undone.
     done(&array, &["undo", "1"]);
     assert_as(&array.members, &old);
 }
 
-/// Bytes that cannot be saved are not overwritten.
+/// If the current bytes cannot be saved, the undo overwrites none of them.
 #[test]
 fn an_undo_that_cannot_be_undone_is_not_done() {
     let array = with_block(RAID_5, 512);
@@ -262,7 +262,8 @@ fn an_undo_that_cannot_be_undone_is_not_done() {
     refusal.is("B080", 1);
 }
 
-/// The process was killed, or a device failed, when some of the devices had their old bytes.
+/// The undo was interrupted when some devices had their old bytes: by a kill, or by a failed
+/// device.
 #[test]
 fn an_undo_that_was_interrupted_goes_on() {
     let array = Array::create(RAID_5);
@@ -304,7 +305,7 @@ fn over_a_raid_0_a_person_says_that_nobody_wrote() {
     assert!(back.iter().zip(&before).all(|(back, before)| back[4096..8192] == before[4096..8192]));
 }
 
-/// Regression: the advice was to look up a process.
+/// Regression: braid's advice was to look up the process that uses the devices.
 #[test]
 fn an_undo_of_what_is_served_is_told_to_stop_it_first() {
     let array = Array::create(RAID_5);
@@ -329,7 +330,7 @@ fn an_undo_of_which_a_part_was_done_does_the_rest() {
     let array = Array::create(RAID_5);
     let old = made_over(&array, &[]);
     std::fs::write(&array.members[0], &old[0]).expect("a member");
-    // One device is half done: its superblock is back, the sectors after it are not.
+    // One device is half undone: its superblock is back, the sectors after it are not.
     put(&array.members[1], SUPERBLOCK_BYTES, &old[1][4096..4608]);
     let undone = done(&array, &["undo"]);
     let effects = undone["members"].as_array().expect("members").iter();
@@ -448,7 +449,8 @@ fn a_logical_block_of_a_sector_is_cleared_for_older_kernels_and_comes_back() {
     assert!(text.starts_with("nothing to clear"), "{text}");
     done(&array, &["undo"]);
     assert_as(&array.members, &before);
-    // A missing member is reported, and an array that was served since is not undone.
+    // A missing member is reported, and superblocks of an array that was served since are not
+    // restored.
     std::fs::remove_file(&array.members[3]).expect("a member");
     let ran = array.braid(&words, &array.members[..3]);
     let ran: Value = serde_json::from_str(&ran.stdout).expect("JSON");

@@ -18,12 +18,12 @@ use crate::members::{assert_whole, blank, filled, text, wait_for_rebuild};
 const SECTOR: usize = 512;
 const SUPERBLOCK: usize = 4096;
 const BLOCK: usize = 4096;
-/// Sectors before the journal's ring on its device, and of the ring.
+/// Sectors before the journal's ring on its device, and sectors of the ring.
 const JOURNAL: (u64, u64) = (2048, 4096);
 /// The journal's number among the devices of the array.
 const NUMBER: usize = 4;
 
-/// An array as md leaves it when cut off.
+/// An array as md leaves it when md is cut off.
 struct CutOff {
     array: Array,
     journal: PathBuf,
@@ -84,7 +84,7 @@ fn number(superblock: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(superblock[at..at + 8].try_into().expect("eight"))
 }
 
-/// Computes the checksum of a version 1 superblock with 128 roles.
+/// Writes the checksum into a version 1 superblock with 128 roles.
 fn sealed(mut superblock: Vec<u8>) -> Vec<u8> {
     let sum = braid_ondisk::checksum_v1(&superblock).expect("a superblock");
     superblock[216..220].copy_from_slice(&sum.to_le_bytes());
@@ -108,7 +108,7 @@ fn cut_off() -> CutOff {
         array.patch_superblock(slot, 8, features, false);
         array.patch_superblock(slot, 256 + 2 * NUMBER, &0xfffd_u16.to_le_bytes(), true);
     }
-    // The journal's superblock: that of slot 0, with the fields of a journal.
+    // The journal's superblock: a copy of slot 0's superblock, with the fields of a journal.
     superblock[8..12].copy_from_slice(features);
     superblock[256 + 2 * NUMBER..][..2].copy_from_slice(&0xfffd_u16.to_le_bytes());
     for (at, value) in [(128, JOURNAL.0), (136, JOURNAL.1), (152, 0)] {
@@ -133,12 +133,12 @@ fn cut_off() -> CutOff {
         sector
     };
     ring.append(Vec::new(), &[]);
-    // Block 0: journaled with parity; members have none of it.
+    // Block 0 is journaled with parity; members have none of its bytes.
     let new = random_bytes(10, BLOCK);
     let parity = xor(&[&new, &block(1, 0), &block(2, 0)]);
     let payloads = vec![ring.data(location(0, 0, &new), &new), ring.parity(0, &parity)];
     ring.append(payloads, &[new, parity]);
-    // Block 1: journaled with parity; its member has the data.
+    // Block 1 is journaled with parity; its member already has the data.
     let new = random_bytes(11, BLOCK);
     let parity = xor(&[&block(0, 1), &new, &block(2, 1)]);
     let payloads = vec![ring.data(location(1, 1, &new), &new), ring.parity(8, &parity)];
@@ -146,11 +146,11 @@ fn cut_off() -> CutOff {
     let mut bytes = member(&array, 1);
     bytes[data_offset + BLOCK..data_offset + 2 * BLOCK].copy_from_slice(&new);
     fs::write(&array.members[1], bytes).expect("a member");
-    // Block 2: acknowledged in write-back mode.
+    // Block 2 is acknowledged in write-back mode: journaled without parity.
     let new = random_bytes(12, BLOCK);
     let payloads = vec![ring.data(location(2, 2, &new), &new)];
     ring.append(payloads, &[new]);
-    // Block 3: its meta block is whole, its data is torn.
+    // Block 3 is torn: its meta block is whole, its data is not.
     let new = random_bytes(13, BLOCK);
     let payloads = vec![ring.data(3 * 8, &new)];
     ring.append(payloads, &[random_bytes(14, BLOCK)]);
@@ -238,7 +238,7 @@ fn an_array_that_md_left_goes_on_with_its_journal() {
         let said = cut.examined();
         assert_eq!((&said["used_sectors"], &said["data_blocks"]), (&8.into(), &0.into()), "{said}");
         if let Some(slot) = lost {
-            // The lost member has missed all these writes, and is now stale.
+            // The lost member has missed all replayed and later writes, and is now stale.
             let mut served = cut.array.serve_with(&["--read-only"], &cut.with_journal(&[]));
             let event = served.wait_for("assembled");
             assert_eq!(event["degraded_slots"], 1, "{event}");
@@ -263,7 +263,8 @@ fn what_goes_through_a_journal_is_whole_after_a_kill_whoever_is_missing() {
         let mut expected = random_bytes(3, length);
         served.write_all(&array, &expected);
         let mut client = Client::connect(&served.socket, Duration::from_secs(20));
-        // Writes of all sizes, also within sectors, and in total more than the journal holds.
+        // The writes have all sizes, also within sectors, and in total more bytes than the journal
+        // holds.
         let mut numbers = random_bytes(4, 8 * 400).into_iter();
         for _ in 0..400 {
             let mut number = |below: usize| {
@@ -318,7 +319,7 @@ fn what_goes_through_a_journal_is_whole_after_a_kill_whoever_is_missing() {
     }
 }
 
-/// md refuses writes in this state, too.
+/// md also refuses writes to an array whose journal has failed.
 #[test]
 fn an_array_whose_journal_fails_takes_no_writes_and_loses_nothing() {
     needs!("nbdcopy");
@@ -396,7 +397,7 @@ fn a_journal_is_replayed_onto_members_and_emptied_when_all_are_there() {
     let said = cut.replayed(&["-n"], &cut.with_journal(&[]));
     assert_eq!((&said["where"], &said["journal_stripes"]), (&"nowhere".into(), &3.into()));
     assert!(before == cut.bytes(), "nothing was written");
-    // A member that may return has missed the journal's writes, so the journal stays.
+    // A member that may return has missed the journal's writes, so the journal is not emptied.
     let said = cut.replayed(&[], &cut.with_journal(&[1]));
     assert_eq!((&said["journal_emptied"], &said["undo"]), (&false.into(), &Value::Null), "{said}");
     assert!(cut.reads(&cut.with_journal(&[1])) == cut.expected);
@@ -505,7 +506,7 @@ fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
         let length = usize::try_from(served.size_bytes).expect("small");
         let mut expected = random_bytes(3, length);
         served.write_all(&array, &expected);
-        // The journal's device is no spare, and stays.
+        // The journal's device is no spare, and stays in the array.
         for verb in ["fail", "remove"] {
             refused(&array, &[verb, "tank", text(&journal)], "B040", 12);
         }
@@ -535,7 +536,7 @@ fn a_device_that_comes_beside_a_journal_is_rebuilt_and_takes_its_place() {
         assert_same(&read, &expected, "after a kill");
         wait_for_rebuild(&array);
         served.kill();
-        // Serves with other members missing.
+        // Serves the array with other members missing.
         let is_there = |path: &&PathBuf| **path != array.members[0] && **path != array.members[2];
         let rest: Vec<PathBuf> = members.iter().filter(is_there).cloned().collect();
         let served = array.serve_with(&[], &journaled(&rest));
@@ -601,7 +602,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     expected[at..at + answered].copy_from_slice(&bytes[..answered]);
     expected[at + answered..at + asked].copy_from_slice(&read[at + answered..at + asked]);
     assert_same(&read, &expected, "killed, and a member is missing");
-    // The journal stays while nothing else closes the write hole.
+    // The journal cannot be removed while nothing else closes the write hole.
     let error = json(&array.braid(&["set", "tank", "consistency=log"], &[]));
     assert_eq!(error["code"], "B018", "{error}");
     array.follow_with(&error, "Put a device in its place", &[("DEVICE", text(&array.members[2]))]);
@@ -623,7 +624,7 @@ fn a_journal_comes_and_goes_while_the_array_is_served() {
     served.wait();
 }
 
-/// A journal that was given up is not replayed if it is named again.
+/// A dropped journal is not replayed if it is named again.
 #[test]
 fn a_journal_that_was_given_up_is_left_out() {
     needs!("nbdcopy");
@@ -666,12 +667,12 @@ fn an_array_whose_journal_is_gone_for_good_gets_another_one() {
     served.wait();
     let refusal = array.serve_refused(&[], &array.members);
     refusal.is("B025", 12);
-    // If a member is missing, its content is unknown.
+    // If a member is missing as well as the journal, the member's content is unknown.
     let without = array.without(&[1]);
     let words = ["--without-journal"];
     assert_eq!(array.serve_refused(&words, &without).code, "B031");
     array.follow(&refusal.json, "If it is lost for good, go on without it");
-    // The first superblock update gives the journal up; nothing is lost, and the whole array is
+    // The first superblock update drops the journal; nothing is lost, and the whole array is
     // resynced.
     let served = array.serve_with(&words, &array.members);
     assert_same(&served.read_all(&array), &expected, "what was answered");

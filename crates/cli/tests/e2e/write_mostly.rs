@@ -17,8 +17,8 @@ fn marked(array: &Array) -> Vec<bool> {
     members.iter().map(flag).collect()
 }
 
-/// Regression: md keeps reads from a slow disk if a fast one has a copy; braid had no setting for
-/// it.
+/// Regression: md keeps reads from a slow disk if a fast disk has a copy; braid had no setting for
+/// slow disks.
 #[test]
 fn a_write_mostly_member_is_shown_and_set_and_stays_so() {
     let array = Array::create(RAID_1);

@@ -1,5 +1,5 @@
 //! Write-protected disks: by a card's switch, a write blocker, `blockdev --setro`. The kernel still
-//! opens them for writing, and only a write fails.
+//! opens such a disk for writing, and only a write fails.
 //!
 //! Needs root and loop devices; without them each case reports that it is skipped.
 
@@ -16,7 +16,8 @@ fn may_be_written(device: &Path, may: bool) {
     ok("blockdev", [flag.as_ref(), device.as_os_str()]);
 }
 
-/// Clears the flag on drop: the kernel would keep it for the loop device's next user.
+/// Clears the read-only flag on drop: the kernel would keep the flag for the loop device's next
+/// user.
 struct Unlocked(Loops);
 
 impl Drop for Unlocked {
@@ -31,7 +32,8 @@ fn over(files: &[PathBuf]) -> Option<Unlocked> {
     Loops::over(files).map(Unlocked)
 }
 
-/// Regression: the first write failed the disk, and a sound array had no redundancy.
+/// Regression: the first write failed the write-protected disk, and a sound array had no
+/// redundancy.
 #[test]
 fn a_read_only_disk_is_not_put_out_of_the_array() {
     needs!("losetup", "blockdev", "nbdcopy");
@@ -44,7 +46,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     served.stop();
     let disk = &loops.0[2];
     may_be_written(disk, false);
-    // Refuses the disk by name, before any write.
+    // `serve` refuses the write-protected disk by name, before any write.
     let refusal = array.refused(&["serve"], &loops.0);
     refusal.is("B054", 1);
     array.follow(&refusal.json, "Serve the array for reading only");
@@ -71,7 +73,7 @@ fn a_read_only_disk_is_not_put_out_of_the_array() {
     assert!(rows.iter().all(|row| row["state"] == "ok"), "{now}");
     assert!(served.events("Fail").is_empty());
     served.last_words();
-    // No superblock records the disk as failed: once writable, it is in the array again.
+    // No superblock records the disk as failed: once writable, the disk is a member again.
     may_be_written(disk, true);
     let mut served = array.serve_with(&[], &loops.0);
     assert_eq!(served.wait_for("assembled")["degraded_slots"], 0);
@@ -99,7 +101,7 @@ fn a_read_only_disk_is_not_taken_in() {
         refused(&array, verb, "B054", 1);
     }
     refused(&array, &["create", "other", "--level", "1", &word, "missing"], "B054", 1);
-    // A spare fails when it becomes write-protected, with that cause.
+    // A spare that becomes write-protected fails, and write protection is reported as the cause.
     may_be_written(&loops.0[0], true);
     assert!(array.braid(&["spare", "tank", &word], &[]).status.success());
     may_be_written(&loops.0[0], false);

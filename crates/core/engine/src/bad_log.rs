@@ -8,10 +8,10 @@
 //!   after    │ b c f . │ d e . . │         whatever is torn: b, c, d, e
 //! ```
 //!
-//! A hole in a record splits it in two, and its sector may have no room for both. Then one write
-//! copies some of the sector's records into another sector, and the next write removes them from
-//! the first. So a change may take several writes, each submitted when the one before is durable
-//! ([`BadLog::towards`]).
+//! A hole in a record splits the record in two, and its sector may have no room for both halves.
+//! Then one write copies some of the sector's records into another sector, and the next write
+//! removes them from the first. So a change may take several writes, each submitted when the one
+//! before is durable ([`BadLog::towards`]).
 //!
 //! ```text
 //!   before   │ a b c d │ e . . . │         b is to be two, b and B
@@ -22,8 +22,8 @@
 //! md stops reading at the first sector that is not full. So an empty sector before others gets a
 //! record of the last sector. Every sector but the last is filled up with repeats of its own
 //! records. At open the content of the sectors after the last is unknown: md may have left bytes
-//! there that it does not read. So the first write reaches no further than the log did, and writes
-//! all of it; from then on sectors after the last are blank.
+//! there that it does not read. So the first write places no record beyond the log's old end, and
+//! writes all sectors of the log. From then on sectors after the last one are blank.
 //!
 //! # Invariants
 //! - After a torn write the log names every range that is in its old and in its new content. It
@@ -40,7 +40,7 @@ use crate::ranges::{BadBlocks, BadRange};
 
 const ROOM: u64 = RECORDS_PER_SECTOR as u64;
 
-/// A member's bad-block log, by sector. A log without sectors is not kept.
+/// A member's bad-block log, by sector. Without sectors, the array keeps no log for the member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BadLog {
     sectors: Vec<BadBlocks>,
@@ -100,7 +100,7 @@ impl BadLog {
         last.map_or(0, |last| last + 1)
     }
 
-    /// Whether the log must fill a sector up with repeats, because sectors with records follow it.
+    /// Whether `sector` must be filled up with repeats, because sectors with records follow it.
     fn is_followed(&self, sector: usize) -> bool {
         sector + 1 < self.used()
     }
@@ -171,7 +171,7 @@ impl<'a> Step<'a> {
     fn new(before: &'a BadLog, wanted: &BadBlocks, tail: Tail) -> Self {
         let sectors: Vec<BadBlocks> =
             before.sectors.iter().map(|sector| sector.common(wanted)).collect();
-        // With an unknown tail, the record after the last one may not end the log.
+        // With an unknown tail, the bytes after a full last sector need not end the log.
         let (within, room) = match tail {
             Tail::Blank => (sectors.len(), ROOM),
             Tail::Unknown => (before.used().max(1).min(sectors.len()), ROOM - 1),
@@ -184,7 +184,7 @@ impl<'a> Step<'a> {
     }
 
     /// Removes unwanted ranges from each sector that has room for the remaining records. Of several
-    /// sectors that name a range, one keeps it.
+    /// sectors that name a range, one keeps the range.
     fn take_out(mut self) -> Self {
         let kept = std::mem::take(&mut self.sectors);
         self.sectors = vec![BadBlocks::default(); kept.len()];
@@ -259,7 +259,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Gives each empty sector before a used one a record of the last sector.
+    /// Gives each empty sector that lies before a used sector a record of the last sector.
     fn fill_gaps(&mut self) {
         let Some(last) = self.sectors.iter().rposition(|sector| !sector.is_empty()) else { return };
         let record = self.sectors[last].by_record().next().expect("it names something");

@@ -1,4 +1,4 @@
-//! Names of payload memory: the engine says *which* bytes, the driver knows where they are.
+//! Names of payload memory: the engine names the bytes, and the driver finds their address.
 //!
 //! Two kinds of memory exist. A **payload** belongs to a client's request and lives until the
 //! request is answered. A **block** belongs to a stripe slot for good: stripe `s` of a shard owns a
@@ -15,15 +15,16 @@
 //! stalled, and the shard computes the range from the other members. The device may still write the
 //! range at any later time, so no other request may write it. Hence a request has a *shadow buffer*
 //! of the same length, which exists from its first use on. The bytes that another read or a
-//! computation supplies instead go there, at the same offset. Offsets from [`SHADOW_BUFFER`] on
-//! name it.
+//! computation supplies instead go into the shadow buffer, at the same offset. Offsets from
+//! [`SHADOW_BUFFER`] on name the shadow buffer's sectors.
 //!
 //! - Only computations and reads submitted after the abandoned read write to the shadow buffer,
-//!   never that read itself [check: a_late_read_changes_no_answer].
-//! - Each range of the shadow buffer is used at most once in a request's life: its bytes count.
+//!   never the abandoned read itself [check: a_late_read_changes_no_answer].
+//! - Each range of the shadow buffer is used at most once in a request's life: its bytes go into
+//!   the answer.
 //! - When the request is answered, the shadow buffer has the good bytes of its written ranges, the
-//!   client's buffer the rest. The client's own buffer stays allocated while a member may write to
-//!   it.
+//!   client's buffer all other bytes. The client's own buffer stays allocated while a member may
+//!   write to it.
 
 use crate::ids::RequestId;
 
@@ -75,7 +76,7 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// The place `sectors` sectors after this one, in the same memory.
+    /// The position `sectors` sectors after this one, in the same block or payload.
     #[must_use]
     pub fn plus(self, sectors: u32) -> Self {
         match self {

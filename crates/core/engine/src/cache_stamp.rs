@@ -2,7 +2,7 @@
 //!
 //! Every server of an array, md too, writes superblocks before data, with a new event count and its
 //! own time. So a file may be written back only if its process wrote the newest superblock, or was
-//! about to. The file names the process's last two superblocks.
+//! about to write it. The file names the process's last two superblocks.
 
 use braid_ondisk::Timestamp;
 use braid_sim_hooks::{Bug, spoiled};

@@ -1,8 +1,8 @@
 //! The cause of a member's failure: the request, its place, and the answer.
 //!
-//! The executor makes a [`Cause`] when an operation fails and gives it with the result. The machine
-//! decides by the member and the [`FaultKind`](crate::effect::FaultKind) alone. It carries the
-//! cause along to the notice about the failure [check: a_cause_changes_nothing_but_what_is_said].
+//! The executor makes a [`Cause`] when an operation fails, and returns it with the result. The
+//! machine decides by the member and the [`FaultKind`](crate::effect::FaultKind) alone. It only
+//! puts the cause into the failure's notice [check: a_cause_changes_nothing_but_what_is_said].
 
 use crate::ids::MemberId;
 
@@ -128,12 +128,12 @@ impl RequestKind {
 pub enum Answer {
     /// An error of the operating system: its number (`errno`).
     Os(i32),
-    /// The file is shorter than it was when it was opened.
+    /// The member's file is shorter than at its opening.
     CutShort,
     /// The member's path no longer exists, or no longer leads to the member.
     Vanished,
-    /// An earlier flush or durable write of the member failed, so no flush is believed any more.
-    /// With that failure's error number, if any.
+    /// An earlier flush or durable write of the member failed, so no later flush is trusted. Holds
+    /// the earlier failure's error number, if any.
     FlushFailedBefore(Option<i32>),
     /// The range does not lie inside the member; the device got no request.
     OutOfBounds,

@@ -1,4 +1,4 @@
-//! Work on bytes that a shard asks for: copies, parity, reconstruction; and its interpreter.
+//! Computations that a shard requests: copies, parity, reconstruction; and their interpreter.
 //!
 //! The machine only names buffers. [`run`] is the one interpreter of its steps. Every driver uses
 //! it over its own [`Memory`], so the simulator and the product run the same arithmetic. The
@@ -23,8 +23,8 @@ pub struct ComputationId(pub u64);
 /// Steps for the driver to carry out, and their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Computation {
-    /// The computation's name. The driver hands the computation back to
-    /// [`crate::Shard::handle_computation_done`], so that the shard reuses its memory.
+    /// The computation's name. The driver returns the computation to
+    /// [`crate::Shard::handle_computation_done`], and the shard reuses the memory.
     pub id: ComputationId,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -173,7 +173,7 @@ pub enum Step {
     },
     /// Computes two lost data columns from P, Q and the other data columns.
     RecoverTwo {
-        /// Data columns by exponent; none at both lost ones.
+        /// Data columns by exponent; none at the two lost ones.
         sources: Sources,
         /// P.
         p: Buffer,
@@ -201,7 +201,7 @@ pub enum Step {
     },
     /// Notes in [`Computation::found`] the sectors in which the sum of parity and data is not zero.
     Find {
-        /// The start of the stripe unit that holds the sum. Offsets in the result count from here.
+        /// The stripe unit that holds the sum. Offsets in the result count from its start.
         unit: Buffer,
         /// First sector to look at, in the stripe unit.
         offset: u32,
@@ -212,7 +212,7 @@ pub enum Step {
     },
     /// Notes in [`Computation::found`] the sectors with the content of a lost sector.
     FindLost {
-        /// The start of the stripe unit. Offsets in the result count from here.
+        /// The stripe unit to search. Offsets in the result count from its start.
         unit: Buffer,
         /// Length.
         sectors: u32,
@@ -395,7 +395,7 @@ impl<M: Memory> Runner<'_, M> {
         }
     }
 
-    /// Adds the sectors that fit to a result.
+    /// Adds the sectors whose bytes pass `fits` to the result with the index `into`.
     fn find(
         &mut self,
         (unit, offset, sectors): (Buffer, u32, u32),

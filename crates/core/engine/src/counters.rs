@@ -37,7 +37,7 @@ counters! {
     struct CacheCounters {
         /// Columns that a write found in the cache instead of reading them.
         cached_columns,
-        /// Times that a stripe could have begun and waited for memory.
+        /// Times that a stripe was ready to begin but had to wait for memory.
         stripe_waits,
         /// Times that a finished batch gave its memory straight to the first waiting stripe.
         stripe_hand_overs,

@@ -184,7 +184,7 @@ pub struct CachedRun {
     pub start: LogicalSector,
     /// Number of sectors, at least one.
     pub sectors: u32,
-    /// The content that the write puts there.
+    /// The content of the run.
     pub content: CachedContent,
 }
 
@@ -227,7 +227,7 @@ pub enum CachedContent {
 pub enum Report {
     /// A write waits for the gate.
     WantWrite,
-    /// The view with this epoch closed the gate, and some earlier writes cannot end before it
+    /// The view with this epoch closed the gate, and some earlier writes cannot end before the gate
     /// opens: they wait for writes that have not begun.
     HeldUp {
         /// The view's epoch.

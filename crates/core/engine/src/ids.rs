@@ -1,4 +1,4 @@
-//! Names: small numbers that machines and drivers call things by.
+//! Small numbers by which machines and drivers name members, shards, bitmaps, requests and work.
 
 /// Name of a member for as long as the array is open. The driver maps it to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,7 +18,7 @@ pub struct BitmapId(pub u64);
 pub struct RequestId(pub u64);
 
 impl RequestId {
-    /// The name of the flushes of a reshape, which no driver gives to a client.
+    /// Name of a reshape's own flushes. No driver gives this name to a client's request.
     pub(crate) const RESHAPE: Self = Self(u64::MAX);
 }
 
@@ -26,7 +26,7 @@ impl RequestId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
-/// Name of a shard's acknowledged write with a copy outside the process; small, and reused.
+/// Name of an acknowledged write of a shard, with a copy outside the process; small, and reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CachedWriteId(pub u32);
 

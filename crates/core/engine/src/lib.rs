@@ -17,8 +17,9 @@
 //! copies are effects ([`computation::Computation`]). [`computation::run`] executes them over the
 //! driver's memory.
 //!
-//! Control and data talk by epoch: the array publishes an immutable [`array::ArrayView`]; a shard
-//! that has received one acts on nothing older. They share no state.
+//! The array and its shards communicate by epoch: the array publishes an immutable
+//! [`array::ArrayView`]; a shard that has received a view acts on no older view. They share no
+//! state.
 //!
 //! Three families serve all levels: `direct` (linear, 0), `mirror` (1, 10), `stripe` (4, 5, 6).
 //!

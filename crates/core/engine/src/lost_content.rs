@@ -1,9 +1,9 @@
 //! The content that stands in the place of a sector that no member could give.
 //!
-//! A reshape writes it, and bad-block logs name the sector, so that no client reads it. It says
-//! what happened to a reader who ignores the logs. A check that tries logged sectors
-//! ([`crate::work::Task::Retry`]) knows it, and leaves such a sector in the log: the parity of its
-//! row fits this content.
+//! A reshape writes this content, and bad-block logs name its sector, so that no client reads it.
+//! The text says what happened, for a reader who ignores the logs. A check that tries logged
+//! sectors ([`crate::work::Task::Retry`]) recognizes the content, and leaves its sector in the log:
+//! the parity of the row fits the content.
 
 use braid_geometry::SECTOR_BYTES;
 

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! # Invariants
-//! - No wave tears more superblocks than the array can miss
+//! - A power cut during a wave tears no more superblocks than the array can miss
 //!   [check: long_superblocks_are_levelled_one_half_after_the_other].
 //! - A member that missed its superblock write is not believed
 //!   [check: a_member_that_cannot_be_told_is_missed_or_needed].
@@ -152,7 +152,7 @@ pub fn opening<'a>(
         returns: None,
         parity_log: parity_log(index),
     };
-    // A member that was away while the bitmap was made may have no room for it.
+    // A spare that was away while the bitmap was made may have no room for the bitmap.
     let on_members = assembled.bitmap.as_ref().filter(|_| assembled.bitmap_file.is_none());
     let needed = on_members.map_or(0, |bitmap| bitmap.superblock.area_sectors());
     let has_room = |index: &&usize| {
@@ -237,7 +237,7 @@ fn reshape_geometries(reshape: &AssembledReshape) -> [Geometry; 2] {
     [of(&reshape.before), of(&reshape.after)]
 }
 
-/// The reshape under way, as the machine carries it on.
+/// The setup with which the machine continues the reshape in progress.
 fn reshape_setup(
     assembled: &AssembledArray,
     members: &[OpeningMember],
@@ -430,26 +430,26 @@ pub type Round = Vec<Vec<MemberSuperblock>>;
 /// The driver tries a failed write once more. If the second try fails too, the member is lost, even
 /// if the next write succeeds. If the array kept the member, a power cut could leave it two events
 /// behind, and assembly would call it stale. If the array [`can_miss`] the member, the driver
-/// levels the other members. The machine hears of the loss first
+/// levels the other members. The driver then reports the loss to the machine before anything else
 /// ([`Array::handle_member_gone`](crate::array::Array::handle_member_gone)). If the array needs the
-/// member, it does not start.
+/// member, the array does not start.
 ///
 /// A member that is levelled is one event behind. It gets the update time of the newest superblock:
 /// its own time would assign it to another update than the other members. If the first update then
-/// reached only some members, it would be two events behind. Assembly would call it stale though it
-/// missed nothing.
+/// reached only some members, the levelled member would be two events behind. Assembly would call
+/// it stale though it missed nothing.
 #[must_use]
 pub fn levelling<'a>(
     assembled: &AssembledArray,
     superblock_of: impl Fn(usize) -> Option<&'a Superblock>,
 ) -> Round {
-    // A power cut may have left some superblocks of a RAID-0 in the shape before.
+    // A power cut may have left some superblocks of a RAID-0 in the old shape.
     if !keeps_intent(assembled) && assembled.shapes_to_write.is_empty() {
         return Round::new();
     }
     let newest = &assembled.newest;
     let events = newest.state.events;
-    // The first update records the replay, not this levelling.
+    // The array's first update records the replay; this levelling does not.
     let resync_offset = assembled.resync_offset.min(newest.state.resync_offset);
     let update_time = newest.state.update_time;
     let update = |index: usize| {

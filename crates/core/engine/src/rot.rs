@@ -6,10 +6,10 @@
 //! # The rule for columns
 //!
 //! The chunks of a stripe rot together, so the rule judges the unit as a whole first. If one column
-//! explains all of it, that column is wrong, however weak the evidence: a single flipped bit looks
-//! like that, while two columns are not wrong in the same bytes by chance. If no column explains
-//! all, several columns have rotted. Then a sector counts only with proof enough of its own
-//! ([`braid_parity::VALUES_ENOUGH`]); every other sector that disagrees is unknown.
+//! explains every wrong sector, that column is wrong, however weak the evidence: a single flipped
+//! bit looks like that, while two columns are not wrong in the same bytes by chance. If no column
+//! explains all, several columns have rotted. Then a sector counts only with proof enough of its
+//! own ([`braid_parity::VALUES_ENOUGH`]); every other sector that disagrees is unknown.
 //!
 //! | the unit   | the sector             | the sector is          |
 //! |------------|------------------------|------------------------|
@@ -18,7 +18,7 @@
 //! | several    | one, with proof enough | of that column         |
 //! | several    | anything else          | unknown                |
 //!
-//! Copies have no such tie: each sector has its own vote.
+//! Copies are not judged as a whole unit: each sector has its own vote.
 //!
 //! - No sector is both unknown and located [check: a_sector_is_located_or_unknown_and_never_both].
 

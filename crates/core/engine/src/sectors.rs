@@ -1,7 +1,7 @@
 //! Sets of the sectors of a stripe unit, and the extents that they are made of.
 //!
-//! A unit has at most 128 sectors, so a set is one number with a bit for each. Every question of a
-//! batch about its sectors (written, to be read, in memory) is a bit operation over all at once.
+//! A unit has at most 128 sectors, so a set is one number with a bit for each sector. Every
+//! question of a batch about its sectors (written, to be read, in memory) is one bit operation.
 //!
 //! # When a gap is closed
 //!

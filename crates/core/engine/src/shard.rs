@@ -360,9 +360,9 @@ impl Shard {
         self.common.confirm_view();
     }
 
-    /// Takes the members that sit out, and whether to measure members. Unlike a view this does not
-    /// wait for requests in flight: the shard abandons reads of a member that sits out and computes
-    /// the bytes in another way.
+    /// Takes the members that sit out, and whether to measure members. Unlike a view, the call does
+    /// not wait for requests in flight: the shard abandons reads of a member that sits out and
+    /// computes the bytes in another way.
     pub fn handle_slow_members(&mut self, now: Instant, slow_members: Arc<SlowMembers>) {
         self.common.now = now;
         let Common { clocks, view, .. } = &mut self.common;

@@ -26,7 +26,7 @@ pub struct Tuning {
     /// ([`crate::Bypass`]).
     pub bypass_threshold: u32,
     /// The most sectors of pieces that are acknowledged while a part is not on the members yet. A
-    /// write beyond that is acknowledged only when the members have it.
+    /// write beyond this limit is acknowledged only when the members have it.
     pub dirty_sectors_max: u32,
     /// Milliseconds that a partial stripe waits to fill up (write-back). A stripe lets full-width
     /// writes pass for at most twice that time.
@@ -101,8 +101,8 @@ pub struct ReadErrorLimit {
     pub then: OnReadErrors,
 }
 
-/// The reaction to a member with more read errors than its limit. Each reaction includes those
-/// before it.
+/// The reaction to a member with more read errors than its limit. Each reaction includes the
+/// reactions before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnReadErrors {
     /// Warn the operator.
@@ -157,8 +157,8 @@ impl SitOut {
 /// How long the array waits for a silent member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Milliseconds of silence after which a member that can come back goes away; `None` for ever.
-    /// The time exceeds the 7 s for which disks made for RAID try a bad sector.
+    /// Milliseconds of silence after which a member that can return goes away; `None` for ever. The
+    /// time exceeds the 7 s for which disks made for RAID try a bad sector.
     pub silence_ms: Option<u64>,
     /// Milliseconds for which the slot of a member that is away waits for that member, before a
     /// spare may take the slot.

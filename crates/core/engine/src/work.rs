@@ -1,8 +1,8 @@
 //! Background work, which no client asked for, and its outcomes.
 //!
-//! A job asks a shard for one band at a time: a stripe unit of every member. The shard orders the
-//! work with clients' writes to the same band, takes it on when clients leave room, and reports a
-//! result. The shard never knows which job asked.
+//! A job gives a shard the work for one band at a time: a stripe unit of every member. The shard
+//! orders the work with clients' writes to the same band, begins it when clients leave room, and
+//! reports a result. The shard never knows which job requested the work.
 //!
 //! ```text
 //!   job ── Work { id, class, task, start } ──▶ Shard::handle_work
@@ -50,7 +50,7 @@ pub enum Task {
     /// the wrong member if the algebra names it. Write only unreadable or logged sectors.
     Compare,
     /// Compare as [`Task::Compare`] does, and rewrite from the other members each sector that is
-    /// known to be wrong. Sectors that disagree in an unknown place stay as they are.
+    /// known to be wrong. Sectors that disagree without a known wrong member stay as they are.
     Repair,
     /// Read a sector that no member can supply, because bad-block logs name too much of it, in
     /// spite of the logs. If all members agree, and more than one member confirms the sector,
@@ -59,10 +59,10 @@ pub enum Task {
     /// Compare as [`Task::Compare`] does, and rewrite differences. On parity levels the data is
     /// believed, on mirrors the first copy that can be read, as md does beyond the resync offset.
     Resync,
-    /// Compute the data of members in recovery from the other members, and write it to them.
+    /// Compute the data of members in recovery from the other members, and write it to the former.
     Recover,
-    /// Copy the band from each member with a replacement to that replacement. Compute sectors that
-    /// a member cannot read from the other members.
+    /// Copy the band from each member with a replacement to that replacement. Compute from the
+    /// other members the sectors that a member cannot read.
     Replace,
 }
 
@@ -73,7 +73,7 @@ impl Task {
         matches!(self, Self::Compare | Self::Repair | Self::Retry)
     }
 
-    /// Whether the task computes members' missing data, and goes on beyond ranges that it cannot
+    /// Whether the task computes members' missing data, and continues beyond ranges that it cannot
     /// compute.
     #[must_use]
     pub const fn makes(self) -> bool {

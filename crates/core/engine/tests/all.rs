@@ -1,5 +1,4 @@
-//! The tests of the engine, in one program: with a program for each file, each file would be
-//! linked.
+//! The tests of the engine, in one program: if each file were a program, each would be linked.
 
 mod array;
 mod away;

@@ -1,5 +1,5 @@
-//! Drives the control machine alone, by hand: each test is about an array that went wrong in one
-//! way.
+//! Drives the array's control machine alone, by hand: each test is about one way in which an array
+//! went wrong.
 
 use braid_engine::Instant;
 use braid_engine::array::{
@@ -61,8 +61,8 @@ fn dirty_and_degraded(level: Level, slots: u16) -> Array {
 }
 
 /// A killed process left writes in the cache of a member that was away at the next start. Guards
-/// against an old bug: a flush was answered without that member. Then the member lost power, came
-/// back with the same count, and was read.
+/// against an old bug: a flush was answered without that member. Then the member lost power,
+/// returned with the same event count, and was read.
 #[test]
 fn a_flush_of_a_dirty_array_first_tells_who_is_away() {
     let mut array = dirty_and_degraded(Level::Raid1, 3);
@@ -170,7 +170,7 @@ fn activate(array: &mut Array) {
     write(array, &update, &[]);
     let open = poll_effects(array);
     assert_eq!(open.views.last().expect("a view").1, Gate::Open);
-    // The superblocks are written a second time, unless a spare sleeps; writes go on meanwhile.
+    // The superblocks are written a second time, unless a spare sleeps; writes continue meanwhile.
     write(array, &open, &[]);
     assert!(poll_effects(array).views.is_empty(), "which changes nothing for shards");
 }
@@ -198,7 +198,7 @@ fn a_recovering_member_is_no_survivor() {
     }
 }
 
-/// If the recovering member itself fails, the array is as before the recovery.
+/// If the recovering member itself fails, the array has the same state as before the recovery.
 #[test]
 fn a_recovering_member_may_fail() {
     let mut array = array(Level::Raid5, 3, |slot| if slot == 1 { 100 } else { u64::MAX });
@@ -264,8 +264,8 @@ fn a_loss_after_a_step_back_leaves_no_member_two_behind() {
         write(&mut array, &update, &[]);
     }
     let is_one_at_a_time = events.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    // The updates: the step back, the loss twice to exceed the lost member's count, and the loss's
-    // repeat.
+    // The updates: the step back, the loss twice to exceed the lost member's count, and the repeat
+    // of the loss.
     assert!(events.len() == 4 && is_one_at_a_time, "{events:?}");
 }
 
@@ -336,8 +336,8 @@ fn long_superblocks_are_never_all_written_at_once() {
 }
 
 /// After a member has failed in one wave, the other waves are written without that member.
-/// Otherwise the members of those waves would be two events behind the first wave after the next
-/// update.
+/// Otherwise, after the next update, the members of the other waves would be two events behind
+/// those of the first wave.
 #[test]
 fn a_member_that_fails_between_two_waves_leaves_no_member_two_behind() {
     let mut array = array_that_tears(Level::Raid1, 4);
@@ -434,8 +434,8 @@ fn nothing_that_joins_goes_without_a_notice() {
 }
 
 /// Guards against an old bug: a clean run with writes ended with the event count of its begin. A
-/// member put back from before the run then had the newest count. After a killed run that member
-/// was one behind, as if it had only missed an update.
+/// member put back from before the run then had the newest count. After a killed run such a member
+/// was one event behind, as if it had only missed an update.
 #[test]
 fn every_change_is_said_twice() {
     let mut array = array(Level::Raid5, 4, |_| u64::MAX);
@@ -675,7 +675,7 @@ fn told(array: &mut Array, confirms: bool, newest: &mut u64) -> Vec<String> {
 }
 
 /// The order when logs are created: earlier writes are on the members, superblocks say clean,
-/// members have logs, superblocks record the logs, and then writes go on.
+/// members have logs, superblocks record the logs, and then writes continue.
 #[test]
 fn logs_are_made_and_given_up_between_two_writes() {
     let own = LogPlace::Own(OwnLogPlace::of(512));

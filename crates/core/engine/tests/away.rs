@@ -1,4 +1,4 @@
-//! Members that do not answer: which of them go away, and how they come back.
+//! Members that do not answer: which of them go away, and how they return.
 
 use braid_engine::array::{
     Array, ArraySetup, BitmapSetup, MemberId, MetadataArea, Notice, ReturningMember, SpareSetup,

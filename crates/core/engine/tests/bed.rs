@@ -1,4 +1,4 @@
-//! A bed for one shard: the test says when the requests to members and the computations end.
+//! A test bed for one shard: the test decides when member requests and computations end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One shard of a mirror, driven by hand: orders of events that a simulator meets too rarely.
+//! One shard of a mirror, driven by hand: orders of events that the simulator meets too rarely.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ fn ask(mirror: &mut OneShard, operation: Operation) -> RequestId {
     mirror.ask(operation, 0, 8)
 }
 
-/// Guards against an old bug: waiting writes were woken by place, so the first of two that overlap
-/// was written last.
+/// Guards against an old bug: waiting writes were woken in the order of their places in memory, so
+/// the first of two overlapping writes was written last.
 #[test]
 fn overlapping_writes_that_waited_for_the_gate_are_made_in_order() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
@@ -113,9 +113,9 @@ fn a_write_mostly_member_is_read_only_where_no_other_copy_is() {
     assert_eq!(read, [MemberId(0)], "no other is left");
 }
 
-/// A view let a write begin, also to the replacement that stepped in with that view. Guards against
-/// an old bug: that write was taken for a write to the member that left. It was acknowledged before
-/// the replacement had it.
+/// A view let a write begin, also to the replacement that took the slot with that view. Guards
+/// against an old bug: that write was taken for a write to the member that left. It was
+/// acknowledged before the replacement had it.
 #[test]
 fn a_write_to_a_member_that_has_just_stepped_in_is_waited_for() {
     let mut replaced = ArrayView::clone(&view(1, Gate::Closed));

@@ -175,8 +175,8 @@ fn a_cause_changes_nothing_but_what_is_said() {
     }
 }
 
-/// The first sector and the length of each copy that was put, and the name of each that was erased,
-/// in order.
+/// The first sector and the length of each copy that was put into the cache file, and the name of
+/// each copy that was erased, in order.
 fn records(driver: &mut OneShard) -> Vec<Result<(u64, u32), CachedWriteId>> {
     let record = |record| match record {
         CacheRecord::Put(run) => Ok((run.start.0, run.sectors)),
@@ -223,7 +223,7 @@ fn a_write_over_two_columns_is_erased_at_once() {
     assert_eq!(records(&mut driver), [Err(CachedWriteId(0))]);
 }
 
-/// The first view, without the member in this slot.
+/// The first view, without the member in `slot`.
 fn without(slot: usize) -> Arc<ArrayView> {
     let mut view = view();
     view.epoch += 1;

@@ -110,9 +110,9 @@ fn long_superblocks_are_levelled_one_half_after_the_other() {
     assert!(tears(&long) && !tears(&short));
 }
 
-/// Guards against an old bug: a member whose levelling write failed was believed, as if the next
-/// update would put it out. That update succeeded on the member. After a power cut in the middle
-/// the member was two events behind, and stale.
+/// Guards against an old bug: a member whose levelling write failed was kept, as if the next update
+/// would put it out. The next update succeeded on the member. After a power cut in the middle the
+/// member was two events behind, and stale.
 #[test]
 fn a_member_that_cannot_be_told_is_missed_or_needed() {
     let of = |level, events: &[u64]| assembled(&array_of(level, 0, events));

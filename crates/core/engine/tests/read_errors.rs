@@ -1,4 +1,4 @@
-//! Members that err again and again, as shards' reports of rewritten sectors show them.
+//! Members with repeated read errors, as shards' reports of rewritten sectors show them.
 
 use braid_engine::array::{
     Array, ArrayEffect, ArraySetup, ErrorReaction, MemberId, Notice, SpareSetup,

@@ -46,7 +46,7 @@ impl PacedArray {
         self.drain();
     }
 
-    /// Runs for `for_ms` milliseconds, in which each member ends requests that take its part of
+    /// Runs for `for_ms` milliseconds, in which each member ends requests that take its entry of
     /// `each_ms`.
     fn run(&mut self, for_ms: u64, each_ms: &[u64]) {
         for _ in 0..for_ms / 50 {

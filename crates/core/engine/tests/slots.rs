@@ -1,4 +1,4 @@
-//! A view with more slots than the one before, for a family without state for each slot.
+//! A view with more slots than the view before, for a family without state for each slot.
 
 use std::sync::Arc;
 

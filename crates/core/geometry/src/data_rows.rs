@@ -1,5 +1,5 @@
-//! The rows in which a shape deals an array's sectors onto members, and the room that a reshape has
-//! between its reads and its writes.
+//! The rows in which a shape deals an array's sectors onto members, and the room between the reads
+//! and the writes of a reshape.
 //!
 //! A reshape reads rows of the old shape and writes rows of the new one, on the same members. The
 //! data also moves by `gap` sectors, so that writes stay behind reads:
@@ -11,12 +11,12 @@
 //! ```
 //!
 //! The position of a reshape is a multiple of a *step*: of a row of the new shape, where shapes
-//! have parity. The larger chunk counts in both shapes, as in md (`raid5_run` and
-//! `reshape_request` in Linux 6.12). Copies have no rows to be whole, so a step is the larger chunk
-//! (`raid10_start_reshape`). md takes over, or turns round, where rows of both shapes begin: at a
-//! multiple of a *unit*.
+//! have parity. The larger chunk counts in both shapes, as in md (`raid5_run` and `reshape_request`
+//! in Linux 6.12). Copies have no rows to be whole, so a step is the larger chunk
+//! (`raid10_start_reshape`). md takes over a reshape, or reverses it, where rows of both shapes
+//! begin: at a multiple of a *unit*.
 //!
-//! This file does no I/O and does not choose windows; the engine's plan does
+//! This file does no I/O and does not choose windows; the engine's plan chooses windows
 //! (`engine/src/reshape/plan.rs`), and `assembly` names the sectors at risk by the same rules.
 //!
 //! Invariants
@@ -88,7 +88,8 @@ impl DataRows {
         (rows.saturating_mul(self.chunks) / self.copies).saturating_mul(self.chunk_sectors)
     }
 
-    /// The first chunk of the array from which on all lies at or behind a sector of members.
+    /// The start of the first chunk of the array from which on all sectors lie at or behind a
+    /// sector of members.
     fn fits_behind(&self, limit: u64) -> u64 {
         let rows = limit.div_ceil(self.row_of_members());
         rows.saturating_mul(self.chunks).div_ceil(self.copies).saturating_mul(self.chunk_sectors)
@@ -99,7 +100,8 @@ impl DataRows {
         self.chunk_sectors * self.depth
     }
 
-    /// Sectors of the array after which a piece of it may end. With parity this is a whole row.
+    /// Sectors of the array after which a piece of the array may end. With parity a piece is a
+    /// whole row.
     #[must_use]
     pub fn piece_sectors(&self) -> u64 {
         let is_of_copies = self.copies > 1 || self.depth > 1;
@@ -163,7 +165,7 @@ impl ReshapeSteps {
     }
 
     /// Whether writes stay behind reads in this direction, wherever they begin: forwards the new
-    /// rows hold no less of the array than the old ones, backwards no more.
+    /// rows hold no less of the array than the old rows, backwards no more.
     #[must_use]
     pub fn stays_behind(&self) -> bool {
         let [old, new] = [&self.before, &self.after].map(|rows| rows.chunks);
@@ -180,8 +182,8 @@ impl ReshapeSteps {
         }
     }
 
-    /// The distance, in sectors of the array, between positions at which the reshape can turn
-    /// round.
+    /// The distance, in sectors of the array, between positions at which the reshape can be
+    /// reversed.
     #[must_use]
     pub fn unit_sectors(&self) -> u64 {
         match self.has_parity {
@@ -193,17 +195,17 @@ impl ReshapeSteps {
         }
     }
 
-    /// The least gap, in sectors of members, with which a step is in place nowhere, and that md
-    /// takes.
+    /// The least gap, in sectors of members, with which no step is in place, and that md accepts.
     #[must_use]
     pub fn gap_of_step(&self) -> u64 {
         let [old, new] = [&self.before, &self.after].map(DataRows::row_of_members);
         if self.has_parity {
             return new;
         }
-        // The distance depends on how copies lie in rows, which repeats after some steps. From then
-        // on reads are as far ahead of writes, or further. A step may begin within a row, and end
-        // within another: this bounds the distance where too many steps would have to be tried.
+        // The distance depends on how copies lie in rows, which repeats after some steps. After
+        // that period reads are as far ahead of writes, or further. A step may begin within a row,
+        // and end within another row: that bounds the distance where too many steps would have to
+        // be tried.
         let step = self.step_sectors();
         let (slots, new_slots) = (self.before.chunks, self.after.chunks);
         let period = slots / gcd(slots, new_slots) * new_slots;
@@ -221,14 +223,14 @@ impl ReshapeSteps {
         largest.max(old).max(new).next_multiple_of(step)
     }
 
-    /// The least gap, in sectors of members, with which md moves data, and says of no part that it
-    /// overwrites itself: it moves less than a step at a time.
+    /// The least gap, in sectors of members, with which md moves data without treating any part as
+    /// overwriting itself: md moves less than a step at a time.
     #[must_use]
     pub fn gap_of_md(&self) -> u64 {
         self.before.row_of_members().max(self.after.row_of_members())
     }
 
-    /// The least gap, in sectors of members, with which a unit is in place nowhere.
+    /// The least gap, in sectors of members, with which no unit is in place.
     #[must_use]
     pub fn gap_of_unit(&self) -> u64 {
         match self.has_parity {
@@ -240,8 +242,8 @@ impl ReshapeSteps {
         }
     }
 
-    /// Whether parts in place can be moved, from a copy. Copies share rows with chunks that other
-    /// steps move, so none of them moves in place.
+    /// Whether parts in place can be moved, from a copy. In a shape with copies, chunks share rows
+    /// with chunks that other steps move, so nothing moves in place.
     #[must_use]
     pub fn can_be_in_place(&self) -> bool {
         self.has_parity
@@ -267,8 +269,8 @@ impl ReshapeSteps {
         }
     }
 
-    /// The sectors of the array below which all can be written in the new shape while the old shape
-    /// is needed from `position` on. For a reshape forwards.
+    /// The sector of the array below which all sectors can be written in the new shape while the
+    /// old shape is needed from `position` on. For a reshape forwards.
     #[must_use]
     pub fn room_end(&self, position: u64) -> u64 {
         let read = i128::from(self.before.first_of(position));
@@ -281,8 +283,8 @@ impl ReshapeSteps {
         fits
     }
 
-    /// The sector of the array from which on all can be written in the new shape while the old
-    /// shape is needed up to `position`. For a reshape backwards.
+    /// The sector of the array from which on all sectors can be written in the new shape while the
+    /// old shape is needed up to `position`. For a reshape backwards.
     #[must_use]
     pub fn room_start(&self, position: u64) -> u64 {
         let read = i128::from(self.before.end_of(position));
@@ -297,7 +299,7 @@ impl ReshapeSteps {
         if self.backwards {
             return 0;
         }
-        // With parity and more data in a row, reads only ever get further ahead of writes.
+        // With parity and more data in a row, reads only get further ahead of writes.
         let step = self.step_sectors();
         let (mut low, mut high) = (position / step, self.size_sectors.div_ceil(step));
         if !self.can_be_in_place() {
@@ -320,7 +322,7 @@ impl ReshapeSteps {
         if !self.backwards {
             return self.end_in_place(0);
         }
-        // The nearer to the start, the nearer are reads and writes.
+        // The nearer a step is to the array's start, the nearer are its reads and writes.
         let step = self.step_sectors();
         let is_in_place = |number: u64| self.is_in_place((number * step).min(self.size_sectors));
         let (mut low, mut high) = (0, self.size_sectors.div_ceil(step));

@@ -1,8 +1,8 @@
 //! linear and raid0: every sector in exactly one place.
 //!
 //! Both are a list of *zones*. A zone is a run of the array dealt chunk by chunk round some of the
-//! slots. It begins at the same member sector on each of them. Serves the engine's direct family;
-//! keeps no redundancy and knows none.
+//! slots. A zone begins at the same member sector on each of its slots. This file serves the
+//! engine's direct family, which has no redundancy.
 //!
 //! ```text
 //!   linear, members of        raid0, members of 1, 3 and 2 chunks
@@ -37,11 +37,11 @@ use crate::{GeometryError, Level, LogicalSector, MemberSector, Shape, Slot};
 /// The place of a logical sector, and its contiguous length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectExtent {
-    /// The slot.
+    /// The slot that holds the sector.
     pub slot: Slot,
-    /// The sector in its data area.
+    /// The sector in the slot's data area.
     pub sector: MemberSector,
-    /// Sectors, at least 1, that are contiguous on this slot from here.
+    /// Sectors, at least 1, that are contiguous on this slot from this sector.
     pub length_sectors: u64,
 }
 
@@ -53,8 +53,8 @@ pub struct DirectGeometry {
     chunk_sectors: u32,
     /// Zones in the order of the array. Linear has one zone per slot, in slot order.
     zones: Vec<Zone>,
-    /// The slot lists of all zones, one after another. Each list is ascending; a zone holds a range
-    /// of it.
+    /// The slot lists of all zones, one after another. Each list is ascending; a zone holds its
+    /// range of these entries.
     zone_slots: Vec<Slot>,
     /// Sectors used on each slot, rounded down to chunks where md rounds.
     used: Vec<u64>,
@@ -152,7 +152,7 @@ impl DirectGeometry {
     }
 
     /// Both RAID-0 layouts agree if the second zone has at most one slot. Otherwise the superblock
-    /// must name one of them.
+    /// must name one of the two layouts.
     fn check_layout_said(&self) -> Result<(), GeometryError> {
         let ambiguous = self.zones.get(1).is_some_and(|zone| zone.width > 1);
         if ambiguous && self.layout == RAID0_UNSPECIFIED {
@@ -192,13 +192,13 @@ impl DirectGeometry {
         self.capacity_sectors
     }
 
-    /// Sectors of this slot that hold data.
+    /// Sectors of a slot's member that hold data.
     #[must_use]
     pub fn used_sectors(&self, slot: Slot) -> u64 {
         self.used[slot.index()]
     }
 
-    /// The place of a sector. Panics if it is not below the capacity.
+    /// The place of a sector. Panics if the sector is not below the capacity.
     #[must_use]
     pub fn locate(&self, sector: LogicalSector) -> DirectExtent {
         assert!(sector.0 < self.capacity_sectors(), "sector {sector} is beyond the array");
@@ -251,8 +251,8 @@ impl DirectGeometry {
 }
 
 /// The sectors of a RAID-0 member that md counts for the size of the array. md rounds the member
-/// down with a mask that is meant for chunks of a power of two. With another chunk this leaves out
-/// some sectors of the layout. Found by the oracle (a chunk of 12 KiB), md 6.1.
+/// down with a mask that is meant for chunks of a power of two. With another chunk the mask leaves
+/// out some sectors of the layout. Found by the oracle (a chunk of 12 KiB), md 6.1.
 fn seen_sectors(used: u64, chunk_sectors: u32) -> u64 {
     used & !(u64::from(chunk_sectors) - 1)
 }

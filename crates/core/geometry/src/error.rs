@@ -90,7 +90,7 @@ pub enum GeometryError {
     },
     /// The member has no room for even one chunk (raid10: one chunk of every far copy).
     MemberTooSmall {
-        /// The slot.
+        /// The member's slot.
         slot: Slot,
         /// Sectors of the member.
         sectors: u64,
@@ -100,7 +100,7 @@ pub enum GeometryError {
     /// The member's size reaches `SECTORS_MAX`: no such device exists, and byte offsets would
     /// overflow.
     MemberTooLarge {
-        /// The slot.
+        /// The member's slot.
         slot: Slot,
         /// Sectors that the member claims.
         sectors: u64,

@@ -1,9 +1,9 @@
-//! From unverified numbers to a geometry: the one place that judges a shape.
+//! Turns unverified numbers into a geometry: the only place that judges a shape.
 //!
-//! `assembly` calls it with a superblock's numbers, and `create` with an operator's. After it,
+//! `assembly` passes a superblock's numbers, and `create` with an operator's. After the validation,
 //! every map of the three families is total over its range and cannot overflow.
 //!
-//! It does not judge members against each other beyond their sizes; that is `assembly`.
+//! This file does not judge members against each other beyond their sizes; `assembly` does.
 //!
 //! Bounds. Sectors stay below 2^54, so that byte offsets fit a signed 64-bit number (`off_t`);
 //! slots stay at or below 1920, the entries that fit a 4 KiB version-1 superblock. Products of the
@@ -138,8 +138,8 @@ fn lost_count(slots: u16, is_lost: &dyn Fn(Slot) -> bool) -> u16 {
     count
 }
 
-/// Checks the kernel's minimums. They allow a raid5 of two slots (half of a level change), but no
-/// raid6 of three.
+/// Checks the kernel's minimums. The kernel allows a raid5 of two slots (half of a level change),
+/// but no raid6 of three.
 fn check_slots(shape: &Shape) -> Result<(), GeometryError> {
     let (min, max) = match shape.level {
         Level::Linear | Level::Raid0 | Level::Raid1 => (1, SLOTS_MAX),

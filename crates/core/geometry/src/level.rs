@@ -1,8 +1,8 @@
 //! The levels braid knows, under md's numbers and mdadm's names, and the family each belongs to.
 //!
-//! Does not know what a layout number means (see `words`) or where a chunk lies (see the three
-//! geometries). md's other personalities (multipath, faulty, container) are not levels of an array
-//! with data layout and have no name here. Guarded by `tests/words.rs`.
+//! This file does not interpret layout numbers (see `words`) and does not locate chunks (see the
+//! three geometries). md's other personalities (multipath, faulty, container) are not levels of an
+//! array with data layout and have no name here. Guarded by `tests/words.rs`.
 
 use core::fmt;
 
@@ -63,7 +63,7 @@ impl Level {
         })
     }
 
-    /// The number md writes in a superblock: -1, 0, 1, 4, 5, 6 or 10.
+    /// The number that md writes in a superblock: -1, 0, 1, 4, 5, 6 or 10.
     #[must_use]
     pub const fn md_number(self) -> i32 {
         match self {
@@ -87,7 +87,7 @@ impl Level {
         }
     }
 
-    /// The name mdadm prints: `linear`, `raid0`, ...
+    /// The name that mdadm prints: `linear`, `raid0`, ...
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

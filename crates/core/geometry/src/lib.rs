@@ -1,11 +1,10 @@
 //! Where an array's bytes are: md's levels and layouts as arithmetic, and nothing else.
 //!
-//! It stands below everything. The engine asks it which slot and sector hold a byte; `assembly`
-//! asks it how many losses an array survives; the CLI asks it for md's layout words. It depends on
-//! nothing.
+//! The crate stands below all others but `sim-hooks`. The engine asks it which slot and sector hold
+//! a byte; `assembly` asks how many losses an array survives; the CLI asks for md's layout words.
 //!
-//! It does not do I/O, read superblocks, compute parity or know which members are present. Of a
-//! reshape it knows the steps, and the room between reads and writes ([`ReshapeSteps`]).
+//! The crate does not do I/O, read superblocks, compute parity or know which members are present.
+//! It computes the steps of a reshape, and the room between reads and writes ([`ReshapeSteps`]).
 //!
 //! ```text
 //!               Shape  (level, layout, chunk, slots, member sizes: unverified numbers)

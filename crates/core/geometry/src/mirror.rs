@@ -1,6 +1,7 @@
 //! raid1 and raid10: every sector in several places, whole.
 //!
-//! Serves the engine's mirror family. Does not choose which copy to read, nor know which are good.
+//! This file serves the engine's mirror family. It does not choose which copy to read, nor which
+//! copies are good.
 //!
 //! raid10 deals chunks round the slots as raid0 does, each chunk `near` times in succession. It
 //! repeats the whole deal `far` times, each time moved on by `near` slots. With k slots, chunk c's
@@ -233,7 +234,8 @@ impl MirrorGeometry {
         }
         let slots = u32::from(self.slots);
         let chunks = self.capacity_sectors / u64::from(self.chunk_sectors);
-        // After `slots` chunks the starting slots repeat. An array may have fewer chunks than that.
+        // After `slots` chunks the starting slots repeat. An array may have fewer chunks than
+        // `slots`.
         (0..slots).take_while(|&chunk| u64::from(chunk) < chunks).all(|chunk| {
             let start = chunk * u32::from(self.near);
             (start..start + u32::from(self.copies()))

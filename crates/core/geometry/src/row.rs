@@ -1,8 +1,8 @@
 //! The roles of slots in a chunk row: the rotation of P, Q and data in md's raid4/5/6 layouts.
 //!
-//! [`Placement`] is a layout number taken apart, once; [`RowMap`] is one row of it, a few bytes to
-//! copy. Knows no sectors and no chunk size, and computes no parity: it only says which power of
-//! the generator a data chunk has in Q.
+//! [`Placement`] is a layout number taken apart, once; [`RowMap`] is one row of the layout, a few
+//! bytes to copy. This file uses no sectors and no chunk size, and computes no parity: it only
+//! gives the power of the generator that a data chunk has in Q.
 //!
 //! A layout is four choices:
 //!
@@ -116,11 +116,12 @@ enum DataOrder {
 }
 
 impl Placement {
-    /// `None` if the level has no such layout. The caller checks the number of slots.
+    /// The placement of a level's layout; `None` if the level has no such layout. The caller checks
+    /// the number of slots.
     pub(crate) fn new(level: Level, layout: u32, slots: u16) -> Option<Placement> {
         let (walk, order, q_place) = match level {
             // md ignores raid4's layout number, and md's level changes leave numbers other than 0
-            // there.
+            // in it.
             Level::Raid4 => (Walk::Last, Order::Ascending, QPlace::None),
             Level::Raid5 => {
                 let (walk, order) = read_parity(layout)?;

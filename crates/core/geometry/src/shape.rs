@@ -42,7 +42,7 @@ impl Shape {
     }
 }
 
-/// Narrows a capacity that was computed in 128 bits. Fails if it reaches the limit.
+/// Narrows a capacity that was computed in 128 bits. Fails if the capacity reaches the limit.
 pub(crate) fn capacity(sectors: u128) -> Result<u64, GeometryError> {
     match u64::try_from(sectors) {
         Ok(sectors) if sectors < SECTORS_MAX => Ok(sectors),

@@ -1,8 +1,8 @@
 //! raid4, raid5 and raid6: chunk rows of data with one or two parities.
 //!
-//! Serves the engine's stripe family and all code that walks rows (resync, recovery, check). Finds
-//! a sector's row and its place among the row's data; [`RowMap`] gives the slot. Computes no
-//! parity.
+//! This file serves the engine's stripe family and all code that walks rows (resync, recovery,
+//! check). It finds a sector's row and its place among the row's data; [`RowMap`] gives the slot.
+//! It computes no parity.
 //!
 //! ```text
 //!   logical sector s
@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Invariants: `locate` and `logical` are inverse; rows cover the used part of every slot
-//! (`tests/stripe.rs`). md uses whole chunks of a member and leaves the rest alone.
+//! (`tests/stripe.rs`). md uses whole chunks of a member, and never uses the sectors after the last
+//! whole chunk.
 
 use crate::row::Placement;
 use crate::shape::capacity;
@@ -22,7 +23,7 @@ use crate::{ChunkRow, GeometryError, Level, LogicalSector, MemberSector, RowMap,
 /// The place of a logical sector among the data of a chunk row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeAddress {
-    /// The chunk row.
+    /// The chunk row that holds the sector.
     pub row: ChunkRow,
     /// The index of the data chunk in its row, below `data_slots`, in the order of the array.
     pub data_index: u16,
@@ -110,7 +111,7 @@ impl StripeGeometry {
         self.rows << self.chunk_shift()
     }
 
-    /// The place of a sector. Panics if it is not below the capacity.
+    /// The place of a sector. Panics if the sector is not below the capacity.
     #[must_use]
     pub fn locate(&self, sector: LogicalSector) -> StripeAddress {
         assert!(sector.0 < self.capacity_sectors, "sector {sector} is beyond the array");
@@ -139,8 +140,8 @@ impl StripeGeometry {
         self.placement.row_map(row)
     }
 
-    /// The first member sector of a row, the same on every slot. For `rows` it is the end of the
-    /// last row.
+    /// The first member sector of a row, the same on every slot. For row number `rows` the result
+    /// is the end of the last row.
     #[must_use]
     pub fn row_start(&self, row: ChunkRow) -> MemberSector {
         assert!(row.0 <= self.rows, "row {row} is beyond the array");

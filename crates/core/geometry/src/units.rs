@@ -1,7 +1,7 @@
 //! The units of place: a slot, and three ways to count along an array.
 //!
 //! Every function of this crate takes and returns these types. So no caller can use a sector of the
-//! array as a sector of a member. The types carry no bounds; the geometry knows the bounds.
+//! array as a sector of a member. The types carry no bounds; the geometry checks the bounds.
 
 use core::fmt;
 

@@ -40,7 +40,7 @@ fn changes() -> Vec<(Kind, Kind)> {
     ]
 }
 
-/// Steps of each change, forwards and back, with each of some gaps.
+/// The steps of each change of shape, forwards and backwards, with each of some gaps.
 fn all_steps() -> Vec<(Geometry, Geometry, i64, bool, ReshapeSteps)> {
     let mut all = Vec::new();
     for (less, more) in changes() {
@@ -78,7 +78,8 @@ fn places(geometry: &Geometry, sector: u64) -> Vec<(u16, u64)> {
     }
 }
 
-/// The sectors of members that a write of these sectors touches. With parity these are the rows.
+/// The sectors of members that a write of these sectors touches. With parity a write touches whole
+/// rows.
 fn touched(geometry: &Geometry, sectors: Range<u64>) -> HashSet<(u16, u64)> {
     let sectors = sectors.start..sectors.end.min(geometry.capacity_sectors());
     let mut touched: HashSet<_> = sectors.flat_map(|sector| places(geometry, sector)).collect();
@@ -119,7 +120,8 @@ fn nothing_that_is_needed_is_overwritten() {
             };
             let ahead = steps.one_step_ahead(position);
             assert!(written.contains(&ahead) || written.end == ahead, "{written:?} {ahead}");
-            // Writes are `gap` sectors before the places of reads; backwards behind them.
+            // Writes are `gap` sectors before the places of reads; backwards, writes are behind the
+            // places of reads.
             let (read_by, written_by) = if backwards { (0, gap) } else { (gap, 0) };
             let moved = |places: HashSet<(u16, u64)>, by: i64| -> HashSet<(u16, u64)> {
                 places.into_iter().map(|(slot, at)| (slot, at + by.cast_unsigned())).collect()
@@ -187,7 +189,8 @@ fn the_part_in_place_is_at_the_start_in_both_directions() {
     }
 }
 
-/// Shapes that a forged superblock may have take no time, and the bound is no less than the gap.
+/// The gap of shapes from a forged superblock takes little time to compute, and the bound is no
+/// less than the gap.
 #[test]
 fn the_largest_shapes_have_a_gap_too() {
     let of = |chunk, slots| geometry((Level::Raid10, NEAR_2, chunk, slots), 1 << 42);

@@ -54,8 +54,8 @@ fn deal(near: u16, far: u16, is_offset: bool, slots: u16, deal_rows: u64) -> Vec
     let mut chunks = Vec::new();
     while row < deal_rows {
         let mut places = Vec::new();
-        // With offset copies, a chunk that wraps goes on in the next row of the member, which is a
-        // row of copies. Layouts with this flaw are refused.
+        // With offset copies, a chunk that wraps continues in the next row of the member, which is
+        // a row of copies. Layouts with this flaw are refused.
         let mut member_row = if is_offset { row * u64::from(far) } else { row };
         for _ in 0..near {
             let (mut far_slot, mut far_row) = (slot, member_row);

@@ -119,8 +119,8 @@ fn raid0_of_unequal_members_must_say_its_layout() {
     for layout in [1, 2] {
         assert!(Geometry::new(&uneven(Level::Raid0, layout, 8, &sizes)).is_ok());
     }
-    // The two RAID-0 layouts differ if the second zone has two slots or more. They agree if it has
-    // one.
+    // The two RAID-0 layouts differ if the second zone has two slots or more. The layouts agree if
+    // that zone has one slot.
     let error = refusal(&uneven(Level::Raid0, 0, 8, &[80, 160, 160]));
     assert_eq!(error, GeometryError::Raid0LayoutUnspecified { zones: 2 });
     assert!(Geometry::new(&uneven(Level::Raid0, 0, 8, &[80, 160])).is_ok());

@@ -3,9 +3,9 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-/// An owner, or a process that wants to own: 16 random bytes, new in each attempt to take an array
-/// over. If the store was restored, an owner could get an epoch that it had before, and no server
-/// would refuse the claim.
+/// The identity of an owner, or of a process that wants to own: 16 random bytes, new in each
+/// attempt to take an array over. With an old identity, after the store was restored, an owner
+/// could get an epoch that it had before, and no server would refuse the claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub [u8; 16]);
 
@@ -34,7 +34,7 @@ impl FromStr for OwnerId {
 /// Why words are no claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// The form is `epoch=NUMBER&owner=HEX&session=NUMBER`.
+    /// The words do not have the form `epoch=NUMBER&owner=HEX&session=NUMBER`.
     #[error("a claim has the form epoch=NUMBER&owner=HEX&session=NUMBER")]
     Form,
     /// The epoch is no number from 1 on.
@@ -55,7 +55,7 @@ pub struct Claim {
     pub epoch: u64,
     /// The owner in that epoch.
     pub owner: OwnerId,
-    /// Counts the owner's links to the server: a later link ends the requests of earlier ones.
+    /// Counts the owner's links to the server: a later link ends the requests of earlier links.
     pub session: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The fence of one member's server: it serves one claim at a time, and never an older one.
+//! The fence of one member's server: it serves one claim at a time, and never an older claim.
 //!
 //! ```text
 //!   judge ─┬─ Joins ─────────────────────────────────── drained ───▶ served
@@ -15,7 +15,7 @@ use braid_sim_hooks::{Bug, planted};
 
 use crate::claim::{Claim, ClaimError, OwnerId};
 
-/// The highest epoch that a server has served, and its owner. It is durable before it counts.
+/// The highest epoch that a server has served, and its owner. The mark is durable before it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The epoch.
@@ -31,7 +31,7 @@ impl Mark {
         Self { epoch: claim.epoch, owner: claim.owner }
     }
 
-    /// Whether an owner with the mark `other` has lost the array to this one.
+    /// Whether an owner with the mark `other` has lost the array to the owner with this mark.
     #[must_use]
     pub fn supersedes(&self, other: &Self) -> bool {
         self.epoch >= other.epoch && self != other
@@ -56,8 +56,8 @@ impl FromStr for Mark {
 /// The answer to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The claim is the holder's: one more connection. It is answered when the holder is, after
-    /// [`Fence::is_drained`].
+    /// The claim is the holder's, for one more connection. The claim is answered when the holder
+    /// is, after [`Fence::is_drained`].
     Joins,
     /// The claim is later than the holder's. The driver makes the mark durable, if there is one,
     /// then calls [`Fence::succeed`], waits for [`Fence::is_drained`], and answers.
@@ -72,9 +72,9 @@ pub enum Judgement {
 /// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// An owner.
+    /// An owner, with its claim.
     Owner(Claim),
-    /// A client without a claim. It writes only where no owner has ever been.
+    /// A client without a claim. A plain client writes only where no owner has ever been.
     Plain {
         /// Whether the request is a write.
         writes: bool,
@@ -86,9 +86,9 @@ pub enum User {
 pub struct Fence {
     mark: Option<Mark>,
     holder: Option<Claim>,
-    /// The holder's requests with the device.
+    /// The number of the holder's requests that the device has.
     requests: u64,
-    /// Requests of others with the device. A claim waits for them.
+    /// The number of other senders' requests that the device has. A claim waits for their end.
     older_requests: u64,
 }
 
@@ -131,10 +131,10 @@ impl Fence {
         }
     }
 
-    /// From now on only this claim is served. Its mark is durable.
+    /// Makes `claim` the only claim that is served. Its mark is durable.
     ///
     /// # Panics
-    /// If the claim is older than the holder's: [`Fence::judge`] refuses those.
+    /// If the claim is older than the holder's: [`Fence::judge`] refuses older claims.
     pub fn succeed(&mut self, claim: Claim) {
         let is_later = self.mark.is_none_or(|mark| claim.epoch >= mark.epoch);
         assert!(is_later, "a claim succeeds later ones");
@@ -146,7 +146,7 @@ impl Fence {
         self.holder = Some(claim);
     }
 
-    /// Whether all requests of others have come back from the device.
+    /// Whether all requests of other senders have returned from the device.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         if planted(Bug::FenceUndrained) {

@@ -1,4 +1,4 @@
-//! The lease of reads: how long an owner that hears nothing may answer reads.
+//! The lease of reads: how long an owner may answer reads without answers from members' servers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +22,14 @@ impl ReadLease {
     }
 
     /// Notes that a member's server answered a request that began at this time. The time of the
-    /// answer does not count: the server may have been claimed meanwhile.
+    /// answer does not count: another owner may have claimed the server meanwhile.
     pub fn note(&mut self, member: MemberKey, begun_ns: u64) {
         let last = self.answered.entry(member).or_default();
         *last = begun_ns.max(*last);
     }
 
-    /// Until when reads may be answered: before that time the silent ones among the members in
-    /// sync cannot run the array by themselves. `can_run` says whether these members can.
+    /// The time until which reads may be answered. Before that time the silent members among
+    /// `in_sync` cannot run the array by themselves. `can_run` says whether some members can.
     #[must_use]
     pub fn until_ns(
         &self,
@@ -52,7 +52,8 @@ impl ReadLease {
                 return end_ns;
             }
         }
-        // All members in sync together run the array, so this is an array that does not run.
+        // All members in sync together run an array. So an array that gets no time from the loop
+        // does not run.
         0
     }
 }
@@ -72,11 +73,11 @@ mod tests {
         }
         lease.note(KEYS[3], 5);
         let all = KEYS.into_iter().collect();
-        // Three of four run a RAID-5: the lease ends when three are silent.
+        // Three of four run a RAID-5: the lease ends when three members are silent.
         assert_eq!(lease.until_ns(&all, |set| set.len() >= 3), 130);
-        // One of four runs a mirror: it ends when the first is silent.
+        // One of four runs a mirror: the lease ends when the first member is silent.
         assert_eq!(lease.until_ns(&all, |set| !set.is_empty()), 110);
-        // RAID-0 needs all.
+        // A RAID-0 needs all members.
         assert_eq!(lease.until_ns(&all, |set| set.len() == 4), 140);
         let unheard = ReadLease::new(100);
         assert_eq!(unheard.until_ns(&all, |set| set.len() >= 3), 0);

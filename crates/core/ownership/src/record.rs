@@ -18,28 +18,28 @@ impl Debug for MemberKey {
 /// A member in the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedMember {
-    /// The member.
+    /// The member's device UUID.
     pub key: MemberKey,
-    /// Its URI, for an heir that was given none.
+    /// The member's URI, for an heir that was given none.
     pub address: String,
-    /// Whether it has all acknowledged writes.
+    /// Whether the member has all acknowledged writes.
     pub is_in_sync: bool,
 }
 
-/// The record of one array. It is changed by compare-and-swap only.
+/// The record of one array. The record is changed by compare-and-swap only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The array's UUID.
     pub array: [u8; 16],
     /// The number of the tenure, from 1 on.
     pub epoch: u64,
-    /// The owner; `None` after it ended in order.
+    /// The owner; `None` after the last owner ended in order.
     pub owner: Option<OwnerId>,
     /// The owner's host, for people. Without an owner: the host that should take the array over,
-    /// empty for any. That decides only who tries first.
+    /// empty for any. The host decides only which server tries first.
     pub host: String,
-    /// Counts the owner's swaps. With the owner it names one swap, so that a swap whose answer was
-    /// lost is recognised; and it says to others that the owner lives.
+    /// Counts the owner's swaps. Owner and serial name one swap, so that a swap whose answer was
+    /// lost is recognised. A rising serial shows that the owner is alive.
     pub serial: u64,
     /// All members.
     pub members: Vec<RecordedMember>,

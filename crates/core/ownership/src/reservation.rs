@@ -13,24 +13,25 @@
 //! owner as the holder, so every older holder has been preempted: its key is gone, and its requests
 //! are aborted. An heir that registers and does not become the holder writes nothing.
 //!
-//! Reads are not fenced. As with a member's server, the older owner's lease ends them: it asks for
-//! the reservation ten times a second.
+//! Reads are not fenced. As with a member's server, the older owner's lease ends its reads: the
+//! owner asks for the reservation ten times a second.
 
 use crate::claim::OwnerId;
 use crate::fence::Mark;
 
 /// The first byte of all keys of braid.
 const MAGIC: u64 = b'b' as u64;
-/// Bits of a key for the array, below the magic byte; the epoch and the owner follow.
+/// The lowest of a key's bits for the array, below the magic byte; the epoch and the owner follow.
 const ARRAY_SHIFT: u32 = 40;
 const EPOCH_SHIFT: u32 = 16;
 /// The largest epoch that a key names: 16 million take-overs.
 const EPOCH_MAX: u64 = (1 << (ARRAY_SHIFT - EPOCH_SHIFT)) - 1;
-/// Tries of a claim. Each failed one means that another heir has become the holder meanwhile.
+/// The most tries of a claim. Each failed try means that another heir has become the holder
+/// meanwhile.
 pub const CLAIM_TRIES: u32 = 16;
 
 /// The key by which an owner registers: `b`, the first two bytes of the array's UUID, the epoch (24
-/// bits), and the first two bytes of the owner. `None` if the epoch is larger.
+/// bits), and the first two bytes of the owner. `None` if the epoch needs more bits.
 #[must_use]
 pub fn reservation_key(array: &[u8; 16], mark: &Mark) -> Option<u64> {
     let start = |bytes: &[u8; 16]| u64::from(u16::from_be_bytes([bytes[0], bytes[1]]));
@@ -39,7 +40,7 @@ pub fn reservation_key(array: &[u8; 16], mark: &Mark) -> Option<u64> {
     Some(MAGIC << 56 | array << ARRAY_SHIFT | epoch << EPOCH_SHIFT | owner)
 }
 
-/// The owner that a key names, as far as the key says it. `None` if another program made the key.
+/// The owner that a key names, as far as the key holds it. `None` if another program made the key.
 #[must_use]
 pub fn mark_of_key(key: u64) -> Option<Mark> {
     let mut owner = [0; 16];
@@ -55,12 +56,12 @@ pub enum ReservationStep {
     Claimed,
     /// Nothing is reserved: register, then reserve.
     Reserve,
-    /// An older owner holds it: register, then preempt its key.
+    /// An older owner holds the reservation: register, then preempt its key.
     Preempt(u64),
-    /// A later owner holds it, or one of the same epoch.
+    /// A later owner, or another owner of the same epoch, holds the reservation.
     Refused(Mark),
-    /// Another program, or an owner of another array, has reserved the device with this key. It is
-    /// left alone.
+    /// Another program, or an owner of another array, has reserved the device with this key. braid
+    /// leaves the device alone.
     Foreign(u64),
 }
 
@@ -157,15 +158,16 @@ mod tests {
         }
     }
 
-    /// A host on its way through a claim: what it read last, and whether it has registered since.
+    /// A host in the middle of a claim: the step after its last read, and whether it has registered
+    /// since.
     struct Host {
         epoch: u64,
         seen: Option<(ReservationStep, bool)>,
         is_owner: bool,
     }
 
-    /// Hosts claim a device in any order of their single calls. From the moment at which one has
-    /// claimed it, none with an earlier epoch that had claimed it can write.
+    /// Hosts claim a device in any order of their single calls. Once a host has claimed the device,
+    /// no host that claimed it with an earlier epoch can write.
     #[test]
     fn an_older_owner_cannot_write_after_a_claim() {
         let mut random = 7_u64;
@@ -206,7 +208,8 @@ mod tests {
                         device.preempt(index, old);
                         host.seen = None;
                     }
-                    // It looks again, as an heir with the same epoch would not.
+                    // The host reads the reservation again, which an heir with the same epoch would
+                    // not do.
                     Some(_) => host.seen = None,
                 }
                 let newest = hosts.iter().filter(|host| host.is_owner).map(|host| host.epoch).max();

@@ -7,8 +7,8 @@
 //!             └─ another swapped ───────────────────────┴─▶ GiveWay
 //! ```
 //!
-//! The second swap happens even if no member is given up. It shows that the store still has the
-//! record of the first one, and was not restored to an older one meanwhile.
+//! The second swap happens even if no member is given up. That swap shows that the store still has
+//! the record of the first swap, and was not restored to an older record meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -20,13 +20,13 @@ use crate::record::{MemberKey, Record, RecordedMember};
 /// The result of a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwapResult {
-    /// The record is the wanted one.
+    /// The store has the wanted record.
     Done,
-    /// The swap did not succeed, or its answer was lost. This is the record now.
+    /// The swap did not succeed, or its answer was lost. The store's present record.
     Record(Option<Record>),
 }
 
-/// The record's epoch is the last one: nothing but damage makes it so high.
+/// The record's epoch is the last possible epoch: nothing but damage makes an epoch so high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record's epoch is the last one, and no owner can come after it")]
 pub struct EpochsExhausted;
@@ -36,7 +36,7 @@ pub struct EpochsExhausted;
 pub enum Basis {
     /// The store's record.
     Record(Record),
-    /// The store has no record: the array gets its first one.
+    /// The store has no record: the array gets its first record.
     First {
         /// The array's UUID.
         array: [u8; 16],
@@ -50,7 +50,7 @@ pub enum Basis {
 pub enum TakeOverStep {
     /// Swap the record, and report with [`TakeOver::swapped`].
     Swap {
-        /// The record that must be there; `None` if there must be none.
+        /// The record that the store must have; `None` if it must have none.
         from: Option<Record>,
         /// The new record.
         to: Record,
@@ -58,7 +58,7 @@ pub enum TakeOverStep {
     /// Claim this epoch at each member's server, and report with [`TakeOver::claimed`] and
     /// [`TakeOver::refused`].
     Claim {
-        /// The epoch.
+        /// The epoch to claim.
         epoch: u64,
     },
     /// Serve the array under this record.
@@ -70,7 +70,7 @@ pub enum TakeOverStep {
     },
     /// Another owner was faster.
     GiveWay {
-        /// Its record, if it has left one.
+        /// The other owner's record, if it has left one.
         to: Option<Record>,
     },
 }
@@ -102,7 +102,7 @@ pub struct TakeOver {
     /// A server knew a higher epoch than the store: the store has lost swaps. So members that the
     /// record has in sync may have been given up.
     store_went_back: bool,
-    /// The old owner ended in order, or there was none.
+    /// The old owner ended in order, or the array had no owner.
     was_released: bool,
 }
 
@@ -142,10 +142,10 @@ impl TakeOver {
         TakeOverStep::Swap { from, to }
     }
 
-    /// Takes the result of the swap that the last step asked for.
+    /// Takes the result of the swap that the last step requested.
     ///
     /// # Panics
-    /// If no swap was asked for.
+    /// If no step requested a swap.
     pub fn swapped(&mut self, result: SwapResult) -> TakeOverStep {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let (from, to, is_taking) = match phase {
@@ -161,7 +161,8 @@ impl TakeOver {
         if planted(Bug::NonceIgnored) {
             is_done |= now.as_ref().is_some_and(|record| record.epoch == to.epoch);
         }
-        // The swap that lost its answer may never have reached the store: then it is sent again.
+        // A swap whose answer was lost may never have reached the store: then the swap is sent
+        // again.
         let is_untouched = now == from;
         match (is_done, is_untouched, is_taking) {
             (true, _, true) => {
@@ -194,8 +195,8 @@ impl TakeOver {
         }
     }
 
-    /// Notes that a member's server refused the claim, since it has served this epoch. Returns a
-    /// swap to a higher epoch: the store was restored from an older state.
+    /// Notes that a member's server refused the claim, since the server has served this epoch.
+    /// Returns a swap to a higher epoch: the store was restored from an older state.
     #[must_use]
     pub fn refused(&mut self, served_epoch: u64) -> Option<TakeOverStep> {
         let Phase::Claiming { record } = &self.phase else { return None };
@@ -219,7 +220,7 @@ impl TakeOver {
         self.store_went_back
     }
 
-    /// The members that were claimed and have all acknowledged writes, as far as the record knows.
+    /// The members that were claimed and have all acknowledged writes, according to the record.
     #[must_use]
     pub fn usable(&self) -> BTreeSet<MemberKey> {
         let Phase::Claiming { record } = &self.phase else { return BTreeSet::new() };
@@ -240,8 +241,8 @@ impl TakeOver {
             store_went_back = false;
         }
         if store_went_back {
-            // The record may name a member that was given up since. With all of them there is one
-            // that knows.
+            // The record may name a member that was given up since. If all members are claimed, one
+            // of them knows which member was given up.
             return record.members.iter().all(|one| self.claimed.contains(&one.key));
         }
         if planted(Bug::TooFewClaimed) {
@@ -250,7 +251,8 @@ impl TakeOver {
         can_run(&usable)
     }
 
-    /// Ends the claiming: the array goes on with [`Self::usable`], and the others are given up.
+    /// Ends the claiming: the array runs with the members of [`Self::usable`], and the other
+    /// members are given up.
     ///
     /// # Panics
     /// If nothing is being claimed.
@@ -283,7 +285,7 @@ impl TakeOver {
 
     fn serve(&mut self, record: Record) -> TakeOverStep {
         assert_eq!(record.owner, Some(self.me), "an owner serves its own record");
-        // An old record may say that an owner ended in order, although another one came after it.
+        // An old record may say that an owner ended in order, although another owner came after it.
         let mut waits_for_lease = !self.was_released || self.store_went_back;
         if planted(Bug::OldReleaseBelieved) {
             waits_for_lease = !self.was_released;

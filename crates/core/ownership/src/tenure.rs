@@ -1,4 +1,4 @@
-//! The time in which a process owns an array: what it may do, and what ends it.
+//! The time in which a process owns an array: what the process may do, and what ends its tenure.
 
 use std::collections::BTreeSet;
 
@@ -36,12 +36,13 @@ pub enum TenureEnd {
 struct Swap {
     to: Record,
     releases: bool,
-    /// The driver waits for its result. Otherwise the result was that the record is untouched.
+    /// Whether the driver waits for the swap's result. Otherwise the result was that the record is
+    /// untouched.
     is_under_way: bool,
 }
 
 /// An owner's tenure. One swap is under way at a time. A swap that may still reach the store is
-/// repeated until it is decided, before there is another one.
+/// repeated until its result is certain; only then another swap begins.
 #[derive(Debug)]
 pub struct Tenure {
     me: OwnerId,
@@ -50,7 +51,7 @@ pub struct Tenure {
     /// The members that superblocks should name as in sync.
     wanted: BTreeSet<MemberKey>,
     reason: String,
-    /// Members that came later, which the next swap adds.
+    /// Members that joined later, which the next swap adds.
     newcomers: Vec<RecordedMember>,
     /// Members that the next swap drops, unless they are wanted in sync.
     forgotten: BTreeSet<MemberKey>,
@@ -91,13 +92,13 @@ impl Tenure {
         &self.record
     }
 
-    /// Why the tenure is over; `None` while it goes on.
+    /// Why the tenure is over; `None` while the tenure lasts.
     #[must_use]
     pub fn end(&self) -> Option<&TenureEnd> {
         self.end.as_ref()
     }
 
-    /// Asks for a record with these members in sync. A member that comes in must have all
+    /// Requests a record with these members in sync. A member that comes into sync must have all
     /// acknowledged writes.
     pub fn want_in_sync(&mut self, in_sync: BTreeSet<MemberKey>, reason: &str) {
         if self.wanted != in_sync {
@@ -106,8 +107,8 @@ impl Tenure {
         }
     }
 
-    /// Has the next swap add a member that the record does not have yet, and change the address of
-    /// one that it has.
+    /// Makes the next swap add a member that the record does not have yet, or change the address of
+    /// a member that it has.
     pub fn know(&mut self, member: RecordedMember) {
         let is_same = |one: &RecordedMember| one.key == member.key && one.address == member.address;
         if !self.record.members.iter().any(is_same) {
@@ -116,15 +117,15 @@ impl Tenure {
         }
     }
 
-    /// Has the next swap drop these members, which have failed or were removed: no heir takes them
-    /// in again. A member that is wanted in sync stays.
+    /// Makes the next swap drop these members, which have failed or were removed: no heir takes
+    /// them in again. A member that is wanted in sync stays.
     pub fn forget(&mut self, members: BTreeSet<MemberKey>) {
         self.forgotten = members;
     }
 
-    /// Asks for a record without an owner: the array has ended in order. The owner answers no
+    /// Requests a record without an owner: the array has ended in order. The owner answers no
     /// client any more, since an heir of such a record does not wait for the lease. The host `heir`
-    /// should take it over; empty for any.
+    /// should take the array over; empty for any.
     pub fn want_release(&mut self, heir: &str) {
         self.releases = true;
         heir.clone_into(&mut self.heir);
@@ -139,8 +140,8 @@ impl Tenure {
         in_sync
     }
 
-    /// Whether superblocks may be written that name these members as in sync: the record must
-    /// have given up all others. A swap without a result counts, too: it may let a member in.
+    /// Whether superblocks may be written that name these members as in sync: the record must have
+    /// given up all other members. A swap without a result counts, too: it may let a member in.
     ///
     /// From the first of these superblocks on, a member that they leave out must not be wanted
     /// again before it has been recovered.
@@ -156,7 +157,7 @@ impl Tenure {
         self.end.is_none() && is_in_record.is_subset(in_sync)
     }
 
-    /// Whether the record differs from the wanted one, or may come to differ by a swap without a
+    /// Whether the record differs from the wanted record, or may come to differ by a swap without a
     /// result.
     #[must_use]
     pub fn is_behind(&self) -> bool {
@@ -166,7 +167,7 @@ impl Tenure {
     }
 
     /// The next swap, from [`Self::record`] to the result. A swap that changes nothing but the
-    /// serial says that the owner lives. `None` while a swap is under way, and after the end.
+    /// serial shows that the owner is alive. `None` while a swap is under way, and after the end.
     pub fn begin_swap(&mut self) -> Option<Record> {
         if self.end.is_some() {
             return None;
@@ -233,7 +234,7 @@ impl Tenure {
         }
     }
 
-    /// Notes that a member's server refused this owner, since it has a later one.
+    /// Notes that a member's server refused this owner, since the server has a later owner.
     pub fn refused(&mut self, mark: Mark) {
         if planted(Bug::RefusalIgnored) {
             return;
@@ -281,7 +282,7 @@ mod tests {
         assert!(tenure.is_behind());
         let to = tenure.begin_swap().expect("a swap");
         assert!(tenure.begin_swap().is_none(), "one at a time");
-        // First the swap is lost on its way, then its answer.
+        // First the swap is lost on its way to the store, then the answer to a swap.
         tenure.swapped(SwapResult::Record(Some(tenure.record().clone())));
         assert!(!tenure.allows(&keys(&[1, 2])));
         assert_eq!(tenure.begin_swap().expect("again"), to);
@@ -301,7 +302,7 @@ mod tests {
         assert!(!tenure.allows(&keys(&[1, 2])));
         tenure.swapped(SwapResult::Record(Some(tenure.record().clone())));
         assert!(!tenure.allows(&keys(&[1, 2])) && tenure.is_behind());
-        // Another swap could be overtaken by it, so the same one is repeated.
+        // The first swap could overtake another swap, so the first swap is repeated.
         assert_eq!(tenure.begin_swap().expect("again"), to);
         tenure.swapped(SwapResult::Done);
         assert!(!tenure.allows(&keys(&[1, 2])) && tenure.is_behind());

@@ -1,7 +1,7 @@
 //! The words in which a member's server answers a claim.
 //!
-//! NBD has no place for them but texts: the description of a served export, and the reason of a
-//! refusal.
+//! NBD has no place for these words but texts: the description of a served export, and the reason
+//! of a refusal.
 
 use crate::fence::Mark;
 

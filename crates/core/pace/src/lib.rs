@@ -1,11 +1,11 @@
 //! The pace of a job, and its remaining time.
 //!
 //! The crate `elevator` orders one member's requests and divides the member between reads and
-//! write-back. This crate divides an array between clients and a job, by clients' latency. It knows
-//! neither members nor the order of requests nor an elevator, since a job also runs on members
-//! without an elevator. So it is a crate of its own. The runtime feeds it from threads, the
-//! simulator and the lab from virtual time, and the command shows its figures. None of them needs
-//! the others' code.
+//! write-back. This crate divides an array between clients and a job, by clients' latency. This
+//! crate sees neither members nor the order of requests nor an elevator, since a job also runs on
+//! members without an elevator. So the pace is a crate of its own. The runtime feeds it from
+//! threads, the simulator and the lab from virtual time, and the command shows its figures. None of
+//! them needs the others' code.
 //!
 //! | module | in | out |
 //! |---|---|---|

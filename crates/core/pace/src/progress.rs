@@ -19,9 +19,9 @@
 //!
 //! The mean rate since the start reacts slowly when clients come to stay. The rate of the last
 //! minute does not predict the next hours if load comes and goes. The last half of the time so far
-//! avoids both. It forgets in proportion to the remaining time. It needs no constant that is right
-//! for a memory and wrong for a disk of 20 TB. The progress is kept as at most 128 points; when
-//! these are full, every second one is dropped.
+//! avoids both. This window forgets in proportion to the remaining time, and needs no constant that
+//! is right for a memory and wrong for a disk of 20 TB. The progress is kept as at most 128 points;
+//! when these are full, every second point is dropped.
 //!
 //! # Disks that turn
 //!
@@ -39,7 +39,7 @@
 //! not count as time.
 //!
 //! Invariants
-//! - Right within 15 % (median) at 25, 50 and 75 % of jobs whose speed changes
+//! - An estimate is right within 15 % (median) at 25, 50 and 75 % of jobs whose speed changes
 //!   `[check: right_within_15_percent_in_the_median]`.
 //! - No input leads to a nonsensical figure `[check: nothing_is_said_that_is_not_known]`.
 //! - A pause changes nothing `[check: a_pause_is_no_time]`.
@@ -64,7 +64,7 @@ const FALL_MAX: f64 = 0.65;
 /// The rate falls steadily only if no step between two quarters of the work is more than this part
 /// of the fall over all four.
 const STEP_MAX: f64 = 0.6;
-/// A disk's inner tracks are at least this part as fast as its outer ones.
+/// A disk's inner tracks are at least this part as fast as its outer tracks.
 const INNER: f64 = 0.4;
 /// The remaining time is the sum of the times of this many parts of the remaining work.
 const PARTS: u32 = 64;
@@ -129,7 +129,8 @@ impl Progress {
         }
     }
 
-    /// Takes the job's progress. If the progress goes back, the estimate starts again from there.
+    /// Takes the job's progress. If the progress goes back, the estimate starts again from the new
+    /// progress.
     pub fn handle_done(&mut self, now_ns: u64, done_bytes: u64) {
         self.advance(now_ns);
         if done_bytes < self.last.bytes {
@@ -237,7 +238,7 @@ impl Progress {
     }
 
     /// If the rate falls steadily: the rate lost with each byte, and the lowest rate to assume.
-    /// `None` if it does not.
+    /// `None` if the rate does not fall steadily.
     fn fall(&self) -> Option<(f64, f64)> {
         let (start, end) = (self.points[0].bytes as f64, self.last.bytes as f64);
         let quarter = (end - start) / 4.0;
@@ -253,7 +254,7 @@ impl Progress {
         let is_steady = falls.iter().all(|fall| *fall > 0.0 && *fall <= STEP_MAX * all);
         let slope = all / (3.0 * quarter);
         // The job may have begun after the member's start. The rate at the first byte is on the
-        // same line.
+        // line of the same fall.
         let first = rates[0] + slope * (start + quarter / 2.0);
         let whole = slope * self.total_bytes as f64;
         let is_a_disks = all > FALL_MIN * rates[0] && whole <= FALL_MAX * first;

@@ -1,8 +1,8 @@
 //! Time left, in words: one wording for the command, the status page and the log.
 //!
-//! The method is on [`RemainingTime`]. At most two units, the larger one first, cut and never
-//! rounded up. The time of day is UTC, as everywhere in braid. It is given for an end within a day
-//! and at least a minute away.
+//! The method is on [`RemainingTime`]. The text has at most two units, the larger one first, cut
+//! and never rounded up. The time of day is UTC, as everywhere in braid. The text gives it for an
+//! end within a day and at least a minute away.
 //!
 //! ```text
 //!   40s left

@@ -23,7 +23,7 @@ fn loads(disk: Disk) -> [Load; 4] {
     ]
 }
 
-/// How long a test runs a load: until enough requests, or a few seconds.
+/// How long a test runs a load: until enough requests have ended, or for a few seconds.
 fn span_ns(disk: Disk, load: Load) -> u64 {
     let per_second = match load {
         Load::None => 0.0,
@@ -53,7 +53,7 @@ fn idle_time_is_used_whole() {
         bench.run(10 * SECOND);
         let part = bench.rate_since(0) / bench.full_rate();
         assert!(part >= 0.95, "{}: {part}", disk.name);
-        // The job also has all speed as soon as clients are gone.
+        // The job also has the member's whole speed as soon as clients are gone.
         let load = loads(disk)[2];
         bench.load(load);
         bench.run(span_ns(disk, load));
@@ -252,7 +252,7 @@ fn settled(allowances: &[u64], mean: usize) -> (usize, f64) {
     (last_out, later[later.len() - 1] as f64 / later[0] as f64)
 }
 
-/// After an hour without a poll the job begins no more than in any other second.
+/// After an hour without a poll the job begins no more bytes than in any other second.
 #[test]
 fn a_pause_is_not_made_up_for() {
     for disk in DISKS {
@@ -336,8 +336,8 @@ fn odd_inputs_do_no_harm() {
     }
 }
 
-/// Without clients, after a clock jump of a day, the job goes on but does not get a day's bytes at
-/// once.
+/// Without clients, after a clock jump of a day, the job continues but does not get a day's bytes
+/// at once.
 #[test]
 fn a_jump_of_the_clock_is_no_work() {
     let settings =

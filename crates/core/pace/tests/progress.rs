@@ -199,7 +199,7 @@ fn nothing_is_said_that_is_not_known() {
     assert_eq!((progress.estimate(40 * SECOND), progress.bytes().0), (None, GIB));
 }
 
-/// No input panics, or gives a figure beyond a hundred days.
+/// No input causes a panic, or a figure beyond a hundred days.
 #[test]
 fn odd_progress_does_no_harm() {
     let mut chance = Chance(3);

@@ -1,7 +1,7 @@
 //! P, Q and the recoveries, one byte at a time: the definition that every kernel is tested against.
 //!
-//! It shares no code with the kernels but the field, and is slow on purpose. The simulator and the
-//! tests may use it as an oracle; no driver serves I/O with it.
+//! The definition shares no code with the kernels but the field, and is slow on purpose. The
+//! simulator and the tests may use it as an oracle; no driver serves I/O with it.
 //!
 //! Shapes, exponents and the meaning of `None` are those of [`crate::Kernel`].
 
@@ -55,7 +55,7 @@ pub fn recover_data_from_q(sources: &[Option<&[u8]>], q: &[u8], lost: u16, out: 
 }
 
 /// Two lost data columns, from P and Q. Solves the two equations Dx + Dy = P + P' and g^x Dx + g^y
-/// Dy = Q + Q', where P' and Q' leave both out.
+/// Dy = Q + Q', where P' and Q' leave both columns out.
 pub fn recover_two_data(
     sources: &[Option<&[u8]>],
     p: &[u8],

@@ -1,6 +1,6 @@
 //! The field GF(2^8) with polynomial 0x11d and generator 2: constants, computed at compile time.
 //!
-//! The kernels multiply by its constants. It does not touch blocks.
+//! The kernels multiply by constants of this field. This file touches no blocks.
 //!
 //! Invariants: the tables equal the bitwise definition
 //! (`tests::multiply_is_the_bitwise_definition`); the generator's powers visit all 255 non-zero
@@ -12,7 +12,7 @@ pub const POLYNOMIAL: u16 = 0x11d;
 /// The bits that a doubling adds when x^8 overflows: [`POLYNOMIAL`] without x^8.
 pub const FOLD: u8 = 0x1d;
 
-/// The order of the generator: g^255 = 1, so exponents count modulo this.
+/// The order of the generator: g^255 = 1, so exponents count modulo this order.
 pub const ORDER: u16 = 255;
 
 /// Two times `a`.
@@ -51,7 +51,8 @@ pub static POWERS: [u8; 255] = {
     table
 };
 
-/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. Zero has none: its entry, 255, is unused.
+/// `LOGARITHMS[a]` is the e in 0..255 with g^e = a. Zero has no logarithm: its entry, 255, is
+/// unused.
 pub static LOGARITHMS: [u8; 256] = {
     let mut table = [255; 256];
     let mut element: u8 = 1;
@@ -70,7 +71,7 @@ pub fn power(exponent: u16) -> u8 {
     POWERS[usize::from(exponent % ORDER)]
 }
 
-/// The inverse of `a`. Zero has none; a caller that asks for it has a bug.
+/// The inverse of `a`. Zero has no inverse; a caller that passes zero has a bug.
 #[must_use]
 pub fn inverse(a: u8) -> u8 {
     assert!(a != 0, "zero has no inverse");

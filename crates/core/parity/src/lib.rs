@@ -1,11 +1,12 @@
 //! P and Q arithmetic: generate, update, recover, with kernels chosen at run time.
 //!
-//! It stands below everything. The engine names parity work, a driver runs it here. Bytes in, bytes
-//! out: no I/O, no threads, no allocation, no knowledge of slots, layouts or chunks.
+//! The crate stands below all others but `sim-hooks`. The engine names parity work, and a driver
+//! runs it with this crate. Bytes in, bytes out: no I/O, no threads, no allocation, no knowledge of
+//! slots, layouts or chunks.
 //!
-//! It does not decide which data column has which exponent: geometry does (DDF layouts leave gaps).
-//! It judges a block only by the arithmetic of [`locate`](mod@locate) and the count of copies by
-//! [`vote`](fn@vote).
+//! The crate does not decide which data column has which exponent: geometry does (DDF layouts leave
+//! gaps). It judges a block only by the arithmetic of [`locate`](mod@locate) and the count of
+//! copies by [`vote`](fn@vote).
 //!
 //! # Algebra
 //!

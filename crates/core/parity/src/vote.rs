@@ -1,17 +1,17 @@
 //! Votes on which of several copies is right: the majority.
 //!
-//! It serves check and repair of levels with copies. The caller compares the copies; this file
-//! never sees a byte, and reads and repairs nothing. Each sector is voted on by itself: copies have
-//! no algebra that would tie sectors.
+//! The vote serves check and repair of levels with copies. The caller compares the copies; this
+//! file never sees a byte, and reads and repairs nothing. Each sector is voted on by itself: copies
+//! have no algebra that would tie sectors.
 //!
 //! A majority is more than half of the copies that could be read. Two copies never have a majority
 //! when they differ; three do unless all differ. Half is not enough: of four copies two may have
 //! missed the same write. Wrong copies with equal bytes outvote the right one. If they rotted
 //! independently, the chance of equal bytes is 1 in 256 for each wrong byte. If one cause spoiled
-//! both, it is no matter of chance, and no number of copies shows it.
+//! several copies, equal bytes are no matter of chance, and no number of copies shows the error.
 //!
-//! Invariants: of three or more copies a single different one is named, and never another; without
-//! a majority no copy is named (`tests::every_way_in_which_six_copies_can_differ`).
+//! Invariants: of three or more copies a single different copy is named, and never another copy;
+//! without a majority no copy is named (`tests::every_way_in_which_six_copies_can_differ`).
 
 /// The verdict of a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,9 @@ pub enum Vote {
 }
 
 /// Votes among `copies` copies, numbered from 0. `alike` compares two copies; it is called at most
-/// twice for each.
+/// twice for each copy.
 pub fn vote(copies: usize, mut alike: impl FnMut(usize, usize) -> bool) -> Vote {
-    // Boyer and Moore: strike out pairs of copies that differ. A majority, if one exists, survives
-    // that.
+    // Boyer and Moore: strike out pairs of copies that differ. A majority, if one exists, survives.
     let (mut right, mut lead) = (0, 0_usize);
     for copy in 0..copies {
         if lead == 0 {

@@ -136,7 +136,8 @@ fn check_update(kernel: &Kernel, case: &Case, exponent: u16) {
     assert!(q_found.finish() == q, "{kernel:?} multiply_into, g^{exponent}");
 }
 
-/// Recovers the data columns `lost` from stored P and Q, and compares them with the originals.
+/// Recovers the data columns `lost` from stored P and Q, and compares the results with the
+/// originals.
 fn check_recovery(kernel: &Kernel, case: &Case, lost: (u16, u16)) {
     let data = case.data();
     let stored = sources(&data);
@@ -208,8 +209,8 @@ fn every_count_of_sources_and_every_gap() {
     }
 }
 
-/// Loses each one and each two of P, Q and up to nine data columns. Covers every length class, and
-/// gaps among the survivors.
+/// Loses each column and each pair of columns among P, Q and up to nine data columns. Covers every
+/// length class, and gaps among the survivors.
 #[test]
 fn every_erasure_set() {
     for count in 1..=9u16 {
@@ -224,7 +225,7 @@ fn every_erasure_set() {
     }
 }
 
-/// All 255 exponents, and larger ones, which count modulo 255.
+/// All 255 exponents, and larger exponents, which count modulo 255.
 #[test]
 fn every_exponent() {
     let case = Case { length: 64 * 4 + 70, present: vec![], offsets: vec![0, 9], seed: 1 };

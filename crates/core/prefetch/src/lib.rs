@@ -1,8 +1,8 @@
 //! Prefetch hints to the processor, as safe functions.
 //!
 //! The engine has no unsafe code of its own, so the hints are in this crate. A hint changes a time,
-//! never a result. On a processor that has no such instruction, or none that Rust can name, it does
-//! nothing.
+//! never a result. On a processor that has no such instruction, or none that Rust can name, the
+//! hint does nothing.
 
 /// Says that the program will read `value` soon. The processor fetches the first cache line of
 /// `value` without waiting.

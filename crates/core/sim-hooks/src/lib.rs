@@ -1,6 +1,6 @@
 //! The simulator's hooks in the product: planted bugs, rare choices, marks.
 //!
-//! It stands below everything: the pure crates call four functions, and only `--cfg
+//! This crate stands below all others: the pure crates call four functions, and only `--cfg
 //! braid_sim_hooks` gives these functions a body. The switch is a cfg in `RUSTFLAGS`, not a
 //! feature: dependencies cannot turn it on.
 //!
@@ -21,7 +21,7 @@
 //! This crate does not know the meaning of the names; the product uses each name on one line.
 //!
 //! # Invariants
-//! - Without the cfg every hook is a constant: the product holds no code and no name of them
+//! - Without the cfg every hook is a constant: the product holds no code and no name of the hooks
 //!   [check: without_the_cfg_every_hook_is_a_constant].
 //! - At most one bug is planted at a time [check: one_bug_at_a_time].
 //! - The same seed makes the same rare choices [check: rare_choices_repeat].
@@ -45,7 +45,7 @@ pub const ARE_HERE: bool = cfg!(braid_sim_hooks);
 /// Counts of hooks since [`forget`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// How often the product came to the planted bug.
+    /// How often the product reached the planted bug.
     pub planted: u64,
     /// For each of [`Point::ALL`], how often the rare choice was made.
     pub points: Vec<u64>,

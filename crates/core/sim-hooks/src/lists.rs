@@ -1,7 +1,7 @@
 //! The simulator's planted bugs, rare choices and marks: a name and one line of text for each.
 //!
-//! The simulator prints these lists as tables. They show an entry that the product does not use:
-//! its bug is never caught, its choice never made, its mark never reached.
+//! The simulator prints these lists as tables. The tables show an entry that the product does not
+//! use: its bug is never caught, its choice never made, its mark never reached.
 
 /// Declares an enum. Each variant has a name, and its documentation is its line of text.
 macro_rules! named {
@@ -53,7 +53,7 @@ named! {
         RmwNoDifference = "rmw-no-difference",
         /// Stripe: reconstruct-write does not read the kept part of a partly written column.
         MergeForgetsOld = "merge-forgets-old",
-        /// Stripe: a batch goes on as planned although one of its reads failed.
+        /// Stripe: a batch continues as planned although one of its reads failed.
         FailedReadFilled = "failed-read-filled",
         /// Stripe: a batch acknowledges its writes before the members have them.
         AnsweredUnwritten = "answered-unwritten",
@@ -79,19 +79,20 @@ named! {
         OldBandBelieved = "old-band-believed",
         /// Cache: the stripe acknowledges a FUA write early.
         FuaAnsweredEarly = "fua-answered-early",
-        /// Cache file: it lacks a write that waits for the members and covers acknowledged ones.
+        /// Cache file: the file lacks an unacknowledged write that covers acknowledged ones.
         CoverNotCached = "cover-not-cached",
-        /// Cache file: the start trusts an old file although others wrote to the array since.
+        /// Cache file: the start trusts an old file although another server wrote to the array
+        /// since.
         StaleCacheFile = "stale-cache-file",
-        /// Superblocks: a new member's superblock is written before the others name it.
+        /// Superblocks: a new member's superblock is written before the others name the member.
         NewcomerFirst = "newcomer-first",
-        /// Jobs: the saved offset covers ranges that are only requested.
+        /// Jobs: the saved offset covers ranges that are requested but not done.
         OffsetAhead = "offset-ahead",
         /// Jobs: a job counts a range as done although the shard did not do it.
         JobSkipsUndone = "job-skips-undone",
         /// Jobs: a job does not take its requests off its allowance.
         AllowanceUnspent = "allowance-unspent",
-        /// Repair: weak evidence names a sector although several columns are rotten.
+        /// Repair: weak evidence names a sector's wrong column although several columns are rotten.
         WeakEvidenceBelieved = "weak-evidence-believed",
         /// Repair: the vote believes the first of two copies that differ.
         VoteOfTwo = "vote-of-two",
@@ -127,7 +128,7 @@ named! {
         MirrorAnswersEarly = "mirror-answers-early",
         /// Mirror: a read of a dirty array trusts any copy.
         CopiesBelieved = "copies-believed",
-        /// Mirror: where copies may differ, a failed read takes and repairs all from the next.
+        /// Mirror: where copies may differ, a failed read reads and repairs all from the next copy.
         DoubtWhole = "doubt-whole",
         /// Mirror: the range lock admits overlapping writes at once.
         LockNeverWaits = "lock-never-waits",
@@ -147,9 +148,9 @@ named! {
         BadBlockClearedEarly = "bad-block-cleared-early",
         /// Bad-block logs: a job counts sectors that it cannot make as made, and logs none.
         UnmadeForgotten = "unmade-forgotten",
-        /// Bad-block logs: a job goes on before a log names the sectors that it cannot make.
+        /// Bad-block logs: a job continues before a log names the sectors that it cannot make.
         LogsUnawaited = "logs-unawaited",
-        /// Bad-block logs: one write puts a record into its new sector and drops it from the old.
+        /// Bad-block logs: one write moves a record from its old sector into its new sector.
         BadRecordsMovedAtOnce = "bad-records-moved-at-once",
         /// Array: a range that a client read counts as recovered as soon as it is requested.
         AheadBeforeMade = "ahead-before-made",
@@ -189,7 +190,7 @@ named! {
         PartLost = "part-lost",
         /// Elevator: the elevator holds entries beyond their time limit.
         HeldForEver = "held-for-ever",
-        /// Multiplexer: a starved side gets no turn of its own.
+        /// Multiplexer: starved reads or starved writes get no turn of their own.
         OwedForgotten = "owed-forgotten",
         /// Multiplexer: the slices ignore a client that waits for the flusher.
         UrgentIgnored = "urgent-ignored",
@@ -203,7 +204,7 @@ named! {
         PatchesShared = "patches-shared",
         /// NBD: the server admits requests beyond the end of the export.
         EndUnchecked = "end-unchecked",
-        /// NBD: a reply carries the cookie before its own.
+        /// NBD: a reply carries a cookie that is one too low.
         CookieOfBefore = "cookie-of-before",
         /// NBD: a simple reply reports a failure as success.
         ErrorUntold = "error-untold",
@@ -213,7 +214,7 @@ named! {
         ChecksumEarly = "checksum-early",
         /// Assembly: assembly accepts a member however many events it is behind.
         StaleAccepted = "stale-accepted",
-        /// Assembly: a member that an equally new one put out counts as much as that one.
+        /// Assembly: a member that an equally new member put out counts as much as that member.
         SupersededCounts = "superseded-counts",
         /// Assembly: assembly serves a dirty and degraded array.
         WriteHoleServed = "write-hole-served",
@@ -243,11 +244,11 @@ named! {
         ClearedSinceIgnored = "cleared-since-ignored",
         /// Bitmap: the array clears bits without a flush.
         BitsClearedUnflushed = "bits-cleared-unflushed",
-        /// Bitmap: a resync passes over a region in doubt.
+        /// Bitmap: a resync leaves out a region in doubt.
         DoubtSkipped = "doubt-skipped",
         /// Bitmap: the start trusts a bitmap that was not kept up to date.
         StaleBitmapBelieved = "stale-bitmap-believed",
-        /// Own log, assembly: the log is trusted although others wrote to the array since.
+        /// Own log, assembly: the log is trusted although other servers wrote to the array since.
         LogOutlivesOthers = "log-outlives-others",
         /// Own log, batch: a batch logs no entry for the member with Q.
         LogForgetsQ = "log-forgets-q",
@@ -263,11 +264,11 @@ named! {
         TrimOutlivesWrite = "trim-outlives-write",
         /// PPL, batch: a batch writes members before the log is durable.
         LogUnawaited = "log-unawaited",
-        /// PPL, array: records overwrite those whose bands are not flushed.
+        /// PPL, array: records overwrite records whose bands are not flushed.
         LogReusedUnflushed = "log-reused-unflushed",
         /// PPL, array: a record counts as durable when the first member has its own.
         LogOnFirstMember = "log-on-first-member",
-        /// Own log, array: records overwrite valid ones if the ring lacks room for both.
+        /// Own log, array: records overwrite valid records if the ring lacks room for both.
         LogLapOverwritten = "log-lap-overwritten",
         /// PPL: the reader accepts torn partial parity.
         PplChecksumIgnored = "ppl-checksum-ignored",
@@ -293,23 +294,23 @@ named! {
         ReplayForgetsPartial = "replay-forgets-partial",
         /// Replay: superblocks say clean although a member is missing.
         ReplaySettlesDegraded = "replay-settles-degraded",
-        /// Ownership: a server takes a claim of the same epoch by another owner.
+        /// Ownership: a server accepts a claim of the same epoch by another owner.
         EpochOwnerIgnored = "epoch-owner-ignored",
         /// Ownership: a server serves a higher epoch before the mark of that epoch is durable.
         MarkUnwritten = "mark-unwritten",
-        /// Ownership: a claim is answered before older requests have come back from the device.
+        /// Ownership: a claim is answered before the device has ended older requests.
         FenceUndrained = "fence-undrained",
-        /// Ownership: a server goes on to serve requests of an older claim.
+        /// Ownership: a server still serves requests of an older claim.
         OldEpochServed = "old-epoch-served",
-        /// Ownership: a server goes on to serve requests of the holder's earlier sessions.
+        /// Ownership: a server still serves requests of the holder's earlier sessions.
         OlderSessionServed = "older-session-served",
-        /// Ownership: a further claim forgets the requests that the one before it waited for.
+        /// Ownership: a further claim forgets the requests that the claim before it waited for.
         DrainForgotten = "drain-forgotten",
-        /// Ownership: an owner that hears nothing answers reads for ever.
+        /// Ownership: an owner whose members are all silent answers reads for ever.
         LeaseOff = "lease-off",
         /// Ownership: an owner answers reads until the last member falls silent.
         LeaseOfLast = "lease-of-last",
-        /// Ownership: a lost answer is taken for a success if the epoch fits.
+        /// Ownership: a swap that lost its answer counts as done if the record's epoch fits.
         NonceIgnored = "nonce-ignored",
         /// Ownership: members that the record has given up count as claimed.
         RecordIgnored = "record-ignored",
@@ -317,13 +318,13 @@ named! {
         StoreWentBackIgnored = "store-went-back-ignored",
         /// Ownership: an heir serves with fewer members than could run the array.
         TooFewClaimed = "too-few-claimed",
-        /// Ownership: members that an heir has claimed come in sync without recovery.
+        /// Ownership: an heir takes every member that it has claimed as in sync, without recovery.
         ClaimedJoins = "claimed-joins",
-        /// Ownership: an heir that was slower swaps the faster one's record away.
+        /// Ownership: a slower heir replaces the record of a faster heir in the store.
         SwapForced = "swap-forced",
-        /// Ownership: an heir serves without a look at whether the store still has its record.
+        /// Ownership: an heir serves without checking that the store still has its record.
         SettledUnswapped = "settled-unswapped",
-        /// Ownership: a member claimed for a lower epoch counts as claimed for a higher one.
+        /// Ownership: a member claimed for a lower epoch counts as claimed for a higher epoch.
         LowerClaimCounts = "lower-claim-counts",
         /// Ownership: an heir believes an old record that says that the owner has ended.
         OldReleaseBelieved = "old-release-believed",
@@ -335,15 +336,15 @@ named! {
         GivenUpUnswapped = "given-up-unswapped",
         /// Ownership: superblocks leave out a member that a swap without a result lets in.
         PendingSwapIgnored = "pending-swap-ignored",
-        /// Ownership: an owner goes on after another has swapped the record.
+        /// Ownership: an owner continues after another owner has swapped the record.
         LostSwapIgnored = "lost-swap-ignored",
-        /// Ownership: an owner goes on after a member's server has refused it.
+        /// Ownership: an owner continues after a member's server has refused the owner.
         RefusalIgnored = "refusal-ignored",
-        /// Reshape: the position is recorded before what moved is flushed.
+        /// Reshape: the position is recorded before the moved sectors are flushed.
         PositionUnflushed = "position-unflushed",
-        /// Reshape: the border moves on before superblocks have the position.
+        /// Reshape: the border moves before superblocks have the new position.
         BorderAhead = "border-ahead",
-        /// Reshape: writes to the window that moves are not held.
+        /// Reshape: clients' writes to the moving window are not held.
         WindowUnheld = "window-unheld",
         /// Reshape: a window does not wait for requests that began before it.
         EarlierUnawaited = "earlier-unawaited",
@@ -359,9 +360,9 @@ named! {
         SmallerThanUsed = "smaller-than-used",
         /// Reshape: the new part of a larger array is not written with zeroes.
         NewPartUnwritten = "new-part-unwritten",
-        /// Reshape: the recorded position is one step ahead of what moved.
+        /// Reshape: the recorded position is one step ahead of the moved sectors.
         PositionAhead = "position-ahead",
-        /// Reshape: a window of which a piece failed counts as moved.
+        /// Reshape: a window counts as moved although one of its pieces failed.
         FailedPieceMoved = "failed-piece-moved",
         /// Reshape: a reshape that turns round forgets its position.
         TurnForgetsPosition = "turn-forgets-position",
@@ -369,29 +370,29 @@ named! {
         ShapeReportedEarly = "shape-reported-early",
         /// Reshape: reads of the old shape rewrite unreadable sectors.
         OldShapeMends = "old-shape-mends",
-        /// Reshape: a piece with sectors that no member gives says that it has all.
+        /// Reshape: a piece does not report its sectors that no member gives.
         LostSectorsUnsaid = "lost-sectors-unsaid",
         /// Reshape: bad-block logs name a lost sector, but not the parity of its row.
         LostParityUnnamed = "lost-parity-unnamed",
-        /// Reshape: bad-block logs name a lost sector at its place in the old shape.
+        /// Reshape: bad-block logs name a lost sector at its position in the old shape.
         LostMisplaced = "lost-misplaced",
         /// Reshape: the position is recorded before bad-block logs name the lost sectors behind it.
         LostUnawaited = "lost-unawaited",
-        /// Reshape: the border passes lost sectors before shards know their names.
+        /// Reshape: the border passes lost sectors before shards know that logs name them.
         LostUntold = "lost-untold",
         /// Reshape: sectors whose parity is in doubt count as lost.
         LostInDoubt = "lost-in-doubt",
-        /// Reshape: a healed sector of the new shape leaves the log at its place in the old one.
+        /// Reshape: a healed sector of the new shape leaves the log at its position in the old.
         ClearedAtOldPlace = "cleared-at-old-place",
-        /// Reshape: a window that overwrites what it reads counts as one with room.
+        /// Reshape: a window in place counts as a window with room in the gap.
         InPlaceUnseen = "in-place-unseen",
-        /// Reshape: windows in place go on behind the part that assembly calls at risk.
+        /// Reshape: windows in place continue behind the part that assembly calls at risk.
         InPlaceBehindRisk = "in-place-behind-risk",
-        /// Reshape: reads of a window in place go on while it is overwritten.
+        /// Reshape: reads of a window in place continue while the window is overwritten.
         ReadsInPlaceUnheld = "reads-in-place-unheld",
         /// Reshape: a window in place is overwritten although its copy failed.
         CopyFailureIgnored = "copy-failure-ignored",
-        /// Reshape: after a restart the copied window is read from members.
+        /// Reshape: after a restart the copied window is read from members instead of its copy.
         CopyForgotten = "copy-forgotten",
         /// Reshape: a window in place that failed midway is served from the old shape.
         StuckWindowServed = "stuck-window-served",
@@ -401,7 +402,7 @@ named! {
         TurnBeyondSize = "turn-beyond-size",
         /// Reshape: the last window is never moved.
         LastWindowUnmoved = "last-window-unmoved",
-        /// Reshape: the rest of the last row that both shapes have is not written with it.
+        /// Reshape: the sectors behind the last moved sectors are not zeroed.
         LastRowUnzeroed = "last-row-unzeroed",
         /// Reshape: the reshape turns round within a row of the old shape.
         TurnWithinRow = "turn-within-row",
@@ -409,11 +410,11 @@ named! {
         EndForgetsMove = "end-forgets-move",
         /// Reshape: the new part of larger members counts as in sync.
         LargerPartInSync = "larger-part-in-sync",
-        /// Reshape: a RAID-5 that becomes a RAID-6 keeps its number of a layout.
+        /// Reshape: a RAID-5 that becomes a RAID-6 keeps its layout number.
         TakeOverKeepsLayout = "take-over-keeps-layout",
         /// Reshape: the data of new members does not move.
         NewcomerStaysPut = "newcomer-stays-put",
-        /// Opening: requests go to the shapes as if nothing had moved.
+        /// Opening: the border between the shapes stands as if no window had moved.
         BorderNotResumed = "border-not-resumed",
         /// Opening: a spare that missed the end of a reshape keeps its old shape.
         SpareKeepsShape = "spare-keeps-shape",
@@ -423,7 +424,7 @@ named! {
         TornEndOldStart = "torn-end-old-start",
         /// Assembly: a member that missed a turn forgets where its data moves to.
         TurnForgetsOffset = "turn-forgets-offset",
-        /// Assembly: a member that missed a position keeps its own.
+        /// Assembly: a member that missed a position keeps its own position.
         TornPositionKept = "torn-position-kept",
     }
 }
@@ -445,7 +446,7 @@ named! {
         PreferRcw = "prefer-rcw",
         /// A read goes through a stripe although its member is readable.
         ThroughStripe = "through-stripe",
-        /// A mirror's read takes the worst copy.
+        /// A mirror's read takes the last readable copy.
         OtherCopy = "other-copy",
         /// The array closes the gate while writes are in flight.
         EarlyClose = "early-close",
@@ -469,7 +470,7 @@ named! {
         BitmapFileLost = "bitmap-file-lost",
         /// Logs: the array makes logs while it runs.
         LogsMade = "logs-made",
-        /// Stripe: the gate is closed, and all stripes in use hold writes that wait for it.
+        /// Stripe: the gate is closed, and all stripes in use hold writes that wait for the gate.
         HeldUpByGate = "held-up-by-gate",
         /// Logs: the array drops its logs while it runs.
         LogsGivenUp = "logs-given-up",
@@ -501,7 +502,7 @@ named! {
         LogTakesSeveral = "log-takes-several",
         /// PPL: a record has no room for all requested entries.
         LogIsFull = "log-is-full",
-        /// Own log: a new record is valid beside those before it.
+        /// Own log: a new record is valid beside earlier records.
         LogCountsBeside = "log-counts-beside",
         /// Own log: a record wraps to the start of the ring while earlier records still count.
         LogGoesRound = "log-goes-round",
@@ -515,7 +516,7 @@ named! {
         StripeAwaitsLog = "stripe-awaits-log",
         /// Stripe, compute: the batch fails because it can no longer be logged.
         StripeRefusesUnlogged = "stripe-refuses-unlogged",
-        /// Jobs: a job passes over a range that needs no work.
+        /// Jobs: a job skips a range that needs no work.
         JobPassesOver = "job-passes-over",
         /// Stripe, any phase: a request is outstanding.
         StripeWaits = "stripe-waits",
@@ -527,15 +528,15 @@ named! {
         StripeDelayed = "stripe-delayed",
         /// Cache: a partial stripe joins the hold list behind full-width writes.
         StripeHeldBack = "stripe-held-back",
-        /// Cache: a held stripe goes on.
+        /// Cache: a held stripe may begin.
         HeldGoesOn = "held-goes-on",
-        /// Cache: a held stripe goes on because it is old.
+        /// Cache: a held stripe may begin because it is old.
         HeldIsOld = "held-is-old",
-        /// Cache: a stripe that was put off has filled up, and goes on.
+        /// Cache: a stripe that was put off has filled up, and begins.
         FilledGoesOn = "filled-goes-on",
-        /// Cache: a delayed stripe goes on because many sectors are dirty.
+        /// Cache: a delayed stripe is sent off because many sectors are dirty.
         UrgedByNeed = "urged-by-need",
-        /// Cache: a delayed stripe goes on because it is old.
+        /// Cache: a delayed stripe is sent off because it is old.
         UrgedByAge = "urged-by-age",
         /// Cache: a flush finds few writes, which go to the members with FUA.
         WrittenDurably = "written-durably",
@@ -573,7 +574,7 @@ named! {
         StripeWrites = "stripe-writes",
         /// Stripe, write: every member has the write.
         StripeFinishes = "stripe-finishes",
-        /// Stripe, write: a member missed the write, and superblocks still count it in.
+        /// Stripe, write: a member missed the write, and superblocks still count the member in.
         StripeAwaitsRecord = "stripe-awaits-record",
         /// Stripe, await record: superblocks have recorded the loss.
         StripeFinishesHeld = "stripe-finishes-held",
@@ -639,9 +640,9 @@ named! {
         TurnsActive = "turns-active",
         /// Array: superblocks are about to say clean.
         TurnsClean = "turns-clean",
-        /// Array: a write arrives while the gate closes, and opens it again.
+        /// Array: a write arrives while the gate closes, and opens the gate again.
         CloseCrossed = "close-crossed",
-        /// Array: the survivors record a member's loss, then the array publishes it.
+        /// Array: the survivors record a member's loss, then the array publishes the loss.
         LossRecorded = "loss-recorded",
         /// Array: another member fails during a superblock update, which is then repeated.
         LossWhileRecording = "loss-while-recording",
@@ -665,11 +666,11 @@ named! {
         ReadsHeld = "reads-held",
         /// Multiplexer: writes wait during the readers' slice.
         WritesHeld = "writes-held",
-        /// Multiplexer: one side uses the slice that the other leaves idle.
+        /// Multiplexer: reads or writes use the slice that the other side leaves idle.
         SliceGivenAway = "slice-given-away",
-        /// Multiplexer: a starved side goes alone.
+        /// Multiplexer: starved reads or starved writes go alone.
         TurnOwed = "turn-owed",
-        /// Multiplexer: an owed turn expires unused, and passes on.
+        /// Multiplexer: an owed turn expires unused, and the other side goes first.
         OwedTurnPassedOn = "owed-turn-passed-on",
         /// Array: a member begins to sit out.
         SitsOut = "sits-out",
@@ -699,11 +700,11 @@ named! {
         RecoveryBegins = "recovery-begins",
         /// Array: a check begins.
         CheckBegins = "check-begins",
-        /// Array: a job is complete, and the array has saved that.
+        /// Array: a job is complete, and the array has saved its completion.
         JobCompleted = "job-completed",
         /// Array: another member needs recovery, so one job for both replaces the current one.
         JobIsJoined = "job-is-joined",
-        /// Jobs: a recovery makes a range early because a client reads it.
+        /// Jobs: a recovery computes a range early because a client reads the range.
         RecoversWhatIsRead = "recovers-what-is-read",
         /// Jobs: a job requests in blocks a range that cannot be made as a whole.
         JobAsksByBlocks = "job-asks-by-blocks",
@@ -743,13 +744,13 @@ named! {
         ReplacementMissesWrite = "replacement-misses-write",
         /// Shard: a write waited for the view that decides between member and replacement.
         PairSettledByView = "pair-settled-by-view",
-        /// Background work: a job computes sectors that it cannot copy from the others.
+        /// Background work: a job computes from the other columns the sectors that it cannot copy.
         CopyIsMade = "copy-is-made",
-        /// Background work: a copy differs from the first.
+        /// Background work: a copy differs from the first copy.
         CopiesDiffer = "copies-differ",
         /// Background work: a job computes parity from the data.
         ParityRemade = "parity-remade",
-        /// Background work: a job computes wrong or unreadable columns from the others.
+        /// Background work: a job computes wrong or unreadable columns from the other columns.
         ColumnsMended = "columns-mended",
         /// Background work: a write of the band goes before a repair that knows the errors.
         MendGivesWay = "mend-gives-way",
@@ -759,7 +760,7 @@ named! {
         RotUnknown = "rot-unknown",
         /// Background work: a job reads its repairs again.
         MendReadAgain = "mend-read-again",
-        /// Background work: a job computes unreadable columns from the others, and compares.
+        /// Background work: a job computes unreadable columns from other columns, and compares.
         CheckSolves = "check-solves",
         /// Array: a repair begins.
         RepairBegins = "repair-begins",
@@ -777,7 +778,7 @@ named! {
         WriteWaitsForIntent = "write-waits-for-intent",
         /// Stripe: a batch lets reads that wait for its band begin first.
         StripeLetsReadsIn = "stripe-lets-reads-in",
-        /// Stripe: a read that lacks too much goes on with one block, and the rest apart.
+        /// Stripe: a read that lacks too much is divided into one block and a read of the rest.
         ReadDivided = "read-divided",
         /// Stripe: a read fails because parity cannot solve so many lost columns.
         ReadRefused = "read-refused",
@@ -793,7 +794,7 @@ named! {
         StaysAway = "stays-away",
         /// Array: a member that was away answers, and returns.
         ReturnsFromAway = "returns-from-away",
-        /// Array: a member leaves, and its request in flight ends for the owner.
+        /// Array: a member leaves, and its request in flight ends for the request's owner.
         RequestLeft = "request-left",
         /// Array: a member that left ends a request late.
         LateAnswer = "late-answer",

@@ -82,13 +82,13 @@ pub fn reached(mark: Mark) {
     MARKS.with_borrow_mut(|marks| marks[mark as usize] += 1);
 }
 
-/// Plants `bug` in place of the one before; `None` plants none.
+/// Plants `bug` in place of the bug before; `None` plants none.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
     HARM.set(0);
 }
 
-/// From now on makes rare choices, at some of the points. The seed decides which.
+/// Begins rare choices, at points that the seed selects.
 pub fn shake(seed: u64) {
     let mut stream = Stream { state: seed, points: 0 };
     for point in 0..Point::ALL.len() {

@@ -1,9 +1,10 @@
-//! Requests by /dev/fuse: one thread reads messages; the thread that ends a request answers it.
+//! Requests through /dev/fuse: one thread reads messages; the thread that ends a request answers
+//! it.
 //!
-//! The thread receives a message into three runs of memory at once: its head, then memory as long
-//! as the last write, then memory for the longest one. A write as long as the one before it fills
-//! the second run alone, aligned, and goes to the array without a copy. Any other write is copied
-//! once, and its length is the next expected one.
+//! The reader receives a message into three runs of memory: one for the head, one as long as the
+//! last write, one for the longest write. The payload of a write as long as the previous write
+//! fills exactly the second run, aligned, and goes to the array without a copy. Any other write is
+//! copied once, and its length is the next expected length.
 //!
 //! ```text
 //!   readv ──► │ head, arguments │ expected │ rest │ ──► decide ──► Answer ─────────────► write
@@ -42,14 +43,14 @@ pub(crate) struct Device {
     pub(crate) gate: Arc<Gate>,
     /// An eventfd that tells the reader to end.
     end: OwnedFd,
-    /// The parameters agreed in INIT, once it is answered.
+    /// The parameters that were agreed in INIT; `None` until INIT is answered.
     begun: Mutex<Option<SessionParameters>>,
     begins: Condvar,
     /// True once the kernel has released the file system.
     gone: AtomicBool,
     /// True once this process is about to unmount the file system.
     ending: AtomicBool,
-    /// `None` until the kernel and this process have agreed on rings.
+    /// The rings for requests; `None` until the kernel and this process have agreed on rings.
     rings: Mutex<Option<Rings>>,
 }
 
@@ -99,7 +100,7 @@ impl Device {
 
     pub(crate) fn end(&self) {
         self.gate.close();
-        // The write cannot fail: only this code writes to it.
+        // The write cannot fail, since only this code writes to the eventfd.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
     }
 
@@ -108,7 +109,7 @@ impl Device {
         drop(rings);
     }
 
-    /// Writes an answer to the kernel. No error if the kernel no longer wants the answer.
+    /// Writes an answer to the kernel. It is no error if the kernel no longer wants the answer.
     fn send(&self, reply: &Reply, payload: Option<&Payload>) {
         let result = match payload {
             Some(payload) => {
@@ -164,7 +165,7 @@ impl Reader {
         Ok(Self { device, head: [0; MESSAGE_BYTES_MAX], expected, rest })
     }
 
-    /// Runs until the door asks it to end, or the kernel releases the file system.
+    /// Reads messages until the door is closed, or the kernel releases the file system.
     pub(crate) fn run(mut self) {
         while self.device.gate.wait_for(PAYLOAD_BYTES_MAX) {
             match self.receive() {
@@ -182,7 +183,7 @@ impl Reader {
         let Device { descriptor, end, .. } = &*self.device;
         let mut descriptors =
             [PollFd::new(&**descriptor, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
-        // The caller checks both descriptors next, whatever the result.
+        // The result is ignored, since the caller checks both descriptors next.
         let _ = poll(&mut descriptors, None);
     }
 
@@ -195,7 +196,7 @@ impl Reader {
         match rustix::io::readv(&*self.device.descriptor, &mut parts) {
             Ok(0) => ReadResult::Gone,
             Ok(bytes) => ReadResult::Message(bytes),
-            // ENOENT: the kernel took the message back while handing it over.
+            // ENOENT: the kernel took the message back while this process was reading it.
             Err(SystemErrno::AGAIN | SystemErrno::INTR | SystemErrno::NOENT) => ReadResult::Nothing,
             Err(errno) => {
                 tracing::debug!(target: "braid_frontend_fuse", %errno, "no more messages");
@@ -238,8 +239,8 @@ impl Reader {
         }
     }
 
-    /// Joins the arguments of a message whose arguments are longer than a write's; returns their
-    /// range in `head`.
+    /// Joins the two parts of a message's arguments, which are longer than those of a write;
+    /// returns their range in `head`.
     fn join(&mut self, in_head: usize, behind: usize) -> std::ops::Range<usize> {
         let more = behind.min(MESSAGE_BYTES_MAX - in_head).min(self.expected.len());
         self.head[in_head..in_head + more].copy_from_slice(&self.expected[..more]);
@@ -287,7 +288,7 @@ impl Reader {
         second.copy_from_slice(&self.rest[..second.len()]);
         add(&self.device.session.counters.bytes_copied, bytes);
         let expected = bytes.max(EXPECTED_BYTES_MIN);
-        // Without memory `expected` keeps its length, and the next write is copied as well.
+        // If memory is short, `expected` keeps its length, and the next write is copied as well.
         if let Ok(next) = Payload::try_for_overwriting(expected) {
             self.expected = next;
         }

@@ -1,4 +1,4 @@
-//! The crate's interface: it opens an array as a file, and closes it.
+//! The crate's interface: it opens an array as a file, and closes the file.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ use crate::session::Session;
 /// Why a door cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Mounting failed.
+    /// Mounting the file failed.
     #[error("{} cannot be mounted", path.display())]
     Mount {
         /// The mount point.
         path: PathBuf,
-        /// The reason.
+        /// Why mounting failed.
         source: MountError,
     },
     /// The kernel does not answer INIT, or speaks a protocol that this door does not understand.
@@ -38,9 +38,9 @@ pub enum OpenError {
     /// Another system call failed.
     #[error("{call} failed")]
     System {
-        /// The call.
+        /// The system call that failed.
         call: &'static str,
-        /// The reason.
+        /// Why the call failed.
         source: std::io::Error,
     },
 }
@@ -48,16 +48,16 @@ pub enum OpenError {
 /// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseResult {
-    /// Programs still had the file open; they get errors from now on.
+    /// Whether programs still had the file open; they get errors from now on.
     pub was_in_use: bool,
-    /// Requests that had not ended within the deadline.
+    /// Number of requests that had not ended at the deadline.
     pub unanswered: usize,
 }
 
-/// A reading of a door's counters.
+/// The values of a door's counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests of the kernel.
+    /// Requests that the kernel has sent.
     pub requests: u64,
     /// Bytes that programs have read.
     pub bytes_read: u64,
@@ -67,11 +67,11 @@ pub struct Counts {
     pub bytes_copied: u64,
     /// Requests that failed in the array.
     pub errors: u64,
-    /// Payload bytes in flight now.
+    /// Payload bytes in flight at this moment.
     pub bytes_in_flight: u64,
 }
 
-/// An array as a file. Dropping it unmounts the file.
+/// An array as a file. Drop unmounts the file.
 pub struct Door {
     device: Arc<Device>,
     mount_point: MountPoint,
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Door {
     }
 }
 
-/// Reads a door's counters while the door exists.
+/// A handle that reads a door's counters while the door exists.
 #[derive(Clone)]
 pub struct Meter(Weak<Device>);
 
@@ -124,7 +124,7 @@ impl Door {
     /// file.
     ///
     /// # Errors
-    /// See [`OpenError`]; nothing is mounted after an error.
+    /// See [`OpenError`]; after an error no file is mounted.
     pub fn open(
         mount_point: MountPoint,
         disk: Arc<dyn Disk>,
@@ -148,7 +148,7 @@ impl Door {
         wishes.over_rings = rings.is_some();
         let way = (wishes, gate, rings);
         let device = Arc::new(Device::new(session, (descriptor, end), way));
-        // From here on, dropping the door unmounts it.
+        // From here on, dropping `door` unmounts the file.
         let mut door = Self { device, mount_point, reader: None, over_rings: false };
         door.start(on_gone)?;
         let agreed = door.device.wait_for_begin(HELPER_DEADLINE).ok_or(OpenError::NotBegun)?;
@@ -180,7 +180,7 @@ impl Door {
         self.mount_point.path()
     }
 
-    /// Whether requests come by io_uring.
+    /// Whether the kernel sends requests through io_uring.
     #[must_use]
     pub fn is_over_rings(&self) -> bool {
         self.over_rings
@@ -234,7 +234,7 @@ impl Drop for Door {
     }
 }
 
-/// Prepares requests by io_uring, if the kernel supports them and the memory for them is free.
+/// Prepares io_uring for requests, if the kernel supports it and memory for rings is free.
 fn by_rings(
     device: &Arc<OwnedFd>,
     shared: (&Arc<Session>, &Arc<Gate>),

@@ -1,4 +1,5 @@
-//! Counts the memory of requests in flight; a thread waits here before it receives more messages.
+//! Counts the memory of requests in flight. A thread waits at the gate before it receives more
+//! messages.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `bytes` more fit, or the gate is closed; false if it is closed.
+    /// Waits until the limit has room for `bytes` more; false if the gate is closed.
     pub(crate) fn wait_for(&self, bytes: usize) -> bool {
         let is_full =
             |state: &mut GateState| !state.is_closed && state.bytes + bytes > self.bytes_max;
@@ -45,7 +46,7 @@ impl Gate {
         state.bytes -= bytes;
         state.requests -= 1;
         drop(state);
-        // One thread waits for bytes, another for the last request.
+        // Wakes all threads: one waits for bytes, another for the end of the last request.
         self.changed.notify_all();
     }
 
@@ -58,7 +59,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until no request is in flight, at most `limit`; returns the number left.
+    /// Waits until no request is in flight, for at most `limit`; returns the number in flight.
     pub(crate) fn wait_for_none(&self, limit: Duration) -> usize {
         let until = Instant::now() + limit;
         let mut state = self.lock();

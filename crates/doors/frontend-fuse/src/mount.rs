@@ -1,8 +1,8 @@
 //! Mounting and unmounting: mount(2) for root, fusermount3 for other users.
 //!
 //! fusermount3 is a setuid-root program. It opens /dev/fuse, mounts the file system, and sends the
-//! descriptor of /dev/fuse through a socket. `_FUSE_COMMFD` gives the socket's number in
-//! fusermount3; here the socket is its standard input.
+//! descriptor of /dev/fuse through a socket. `_FUSE_COMMFD` gives the socket's descriptor number in
+//! fusermount3; in this case the socket is fusermount3's standard input.
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut, Read};
@@ -36,24 +36,24 @@ pub enum MountError {
     /// This machine has no FUSE.
     #[error("there is no {DEVICE}: the kernel has no FUSE, or its module is not loaded")]
     NoDevice,
-    /// This user may not use FUSE.
+    /// This user has no permission to use FUSE.
     #[error("{DEVICE} may not be opened by this user")]
     Denied,
-    /// Only root may mount by itself, and fusermount3 is not installed.
+    /// Only root may mount without fusermount3, which is not installed.
     #[error("this user may not mount, and {HELPER}, which mounts for users, is not installed")]
     NoHelper,
-    /// fusermount3 refused.
+    /// The program fusermount3 refused to mount.
     #[error("{HELPER} refused: {0}")]
     Helper(String),
-    /// The place is in use.
+    /// The mount point is in use.
     #[error("it is in use")]
     Busy,
-    /// The system refused.
+    /// A system call failed.
     #[error("{call} failed")]
     System {
-        /// The call.
+        /// The system call that failed.
         call: &'static str,
-        /// The reason.
+        /// Why the call failed.
         source: io::Error,
     },
 }
@@ -72,7 +72,7 @@ pub(crate) enum UnmountMode {
     Detached,
 }
 
-/// Mounts on a file; returns the descriptor for the kernel's requests, which never blocks.
+/// Mounts the file system on a file; returns the non-blocking descriptor of /dev/fuse.
 pub(crate) fn mount(path: &Path, (mode, read_only): (u32, bool)) -> Result<OwnedFd, MountError> {
     let device = match by_ourselves(path, mode, read_only) {
         Err(MountError::System { source, .. }) if is_denied(&source) => by_helper(path, read_only)?,
@@ -121,7 +121,8 @@ fn ended(mut child: Child) -> Result<(ExitStatus, String), MountError> {
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < until => sleep(LOOK),
             Ok(None) => {
-                // The helper has exceeded its deadline; the caller checks the result.
+                // Kills the helper after its deadline. The error is ignored, since the caller
+                // checks the helper's status.
                 let _ = child.kill();
                 break child.wait().map_err(|error| MountError::system("wait", error))?;
             }
@@ -130,7 +131,7 @@ fn ended(mut child: Child) -> Result<(ExitStatus, String), MountError> {
     };
     let mut words = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        // A message that is not text is left out.
+        // If the helper's message is not text, it is omitted.
         let _ = stderr.read_to_string(&mut words);
     }
     let words = words.trim().trim_start_matches("fusermount3: ").to_owned();
@@ -162,7 +163,7 @@ fn by_helper(path: &Path, read_only: bool) -> Result<OwnedFd, MountError> {
     received(&ours)?.ok_or_else(|| MountError::Helper("it passed no descriptor".into()))
 }
 
-/// The descriptor that the helper sent; the sender has ended, so this does not wait.
+/// The descriptor that the helper sent; the helper has ended, so this call does not wait.
 fn received(socket: &OwnedFd) -> Result<Option<OwnedFd>, MountError> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,7 +1,8 @@
-//! Decides whether a path is fit to be mounted on.
+//! Decides whether a path is fit as a mount point.
 //!
-//! A fit path is an empty file, or does not exist yet; and nothing is mounted on it. The stale
-//! mount of a killed braid server (ENOTCONN: "transport endpoint is not connected") is removed.
+//! A fit path is an empty file, or does not exist yet; and no file system is mounted on it. The
+//! stale mount of a killed braid server (ENOTCONN: "transport endpoint is not connected") is
+//! removed.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use crate::mount::{self, MountError};
 use crate::table::{self, KIND, MountEntry};
 
-/// Why a path is not fit.
+/// Why a path is not fit as a mount point.
 #[derive(Debug, thiserror::Error)]
 pub enum MountPointError {
     /// The path is a folder.
@@ -30,7 +31,7 @@ pub enum MountPointError {
         /// The file's length.
         bytes: u64,
     },
-    /// Another file system is mounted there.
+    /// Another file system is mounted at the path.
     #[error("{} is in use: a file system ({kind}) is mounted on it", path.display())]
     Taken {
         /// The path.
@@ -43,20 +44,20 @@ pub enum MountPointError {
     Stale {
         /// The path.
         path: PathBuf,
-        /// The reason.
+        /// Why the mount cannot be removed.
         source: MountError,
     },
-    /// A system call fails that inspects the path or makes the file.
+    /// A system call that inspects the path or makes the file has failed.
     #[error("{} cannot be used", path.display())]
     System {
         /// The path.
         path: PathBuf,
-        /// The reason.
+        /// Why the call failed.
         source: io::Error,
     },
 }
 
-/// A fit path. Dropping it removes the file if it was made for the mount.
+/// A path that is fit as a mount point. Drop removes the file if it was made for the mount.
 #[derive(Debug)]
 pub struct MountPoint {
     path: PathBuf,
@@ -66,7 +67,7 @@ pub struct MountPoint {
 
 impl MountPoint {
     /// Checks a path, makes an empty file if the path does not exist, and removes a dead server's
-    /// mount.
+    /// stale mount.
     ///
     /// # Errors
     /// The path is not fit; nothing was changed.
@@ -84,7 +85,7 @@ impl MountPoint {
         Ok(Self { path, is_made: false, was_stale })
     }
 
-    /// The path without links.
+    /// The mount point's path without links.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -98,11 +99,11 @@ impl MountPoint {
 }
 
 impl Drop for MountPoint {
-    /// Removes the file, if `take` made it and it is still empty.
+    /// Removes the file, if `take` made the file and it is still empty.
     fn drop(&mut self) {
         let is_empty = || std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0);
         if self.is_made && is_empty() {
-            // Another process may have removed the file; and an empty file does no harm.
+            // Fails if another process has removed the file. An empty file that stays does no harm.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -113,7 +114,7 @@ fn failed(path: &Path, source: io::Error) -> MountPointError {
 }
 
 /// The path in the form of the kernel's list of mounts. Resolves the last part only if it is a
-/// link: it need not exist, and no call works on a killed server's mount.
+/// link: the last part need not exist, and no call works on a killed server's mount.
 fn without_links(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let is_link = std::fs::symlink_metadata(&path).is_ok_and(|file| file.is_symlink());
@@ -126,7 +127,7 @@ fn without_links(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Removes stale mounts of braid at `path`; returns whether it removed any.
+/// Removes stale mounts of braid at `path`; returns whether it removed any mount.
 fn free(path: &Path) -> Result<bool, MountPointError> {
     let mut was_stale = false;
     loop {

@@ -1,4 +1,4 @@
-//! The file and the disk, which all requests share, and the way from a request to an answer.
+//! The file and the disk, which all requests share, and the steps from a request to its answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ pub(crate) struct Session {
     pub(crate) counters: Counters,
 }
 
-/// The request that an operation serves, and the kind of its answer.
+/// The request for which an operation of the array runs, and the kind of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingRequest {
     pub(crate) unique: u64,
@@ -48,7 +48,7 @@ impl Session {
         Self { disk, file: Mutex::new(file), counters: Counters::default() }
     }
 
-    /// Decides the next step for a message with these arguments and a payload of this length.
+    /// Decides the next step for a message that has these arguments and a payload of this length.
     pub(crate) fn decide(
         &self,
         head: &Head,
@@ -96,8 +96,8 @@ impl Session {
     }
 }
 
-/// The operation of a step, for all operations but a WRITE, whose payload comes from the kernel;
-/// allocates a READ's memory.
+/// The array's operation for a step; allocates a READ's memory. Not for a WRITE, whose payload
+/// comes from the kernel.
 pub(crate) fn operation_of(step: &Step) -> Option<Result<(ClientRequest, AnswerKind), Errno>> {
     Some(Ok(match *step {
         Step::Read { offset, length } => match Payload::try_for_overwriting(length as usize) {

@@ -1,6 +1,6 @@
 //! The mounts that this process sees, as the kernel lists them in /proc/self/mountinfo.
 //!
-//! stat(2) on a mount would wait for a server that hangs; reading the list does not.
+//! stat(2) on a mount would wait for a server that hangs; reading the list does not wait.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,22 +11,22 @@ pub(crate) const KIND: &str = "fuse.braid";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountEntry {
     pub(crate) place: PathBuf,
-    /// The kind of file system, as `ext4` or `fuse.braid`.
+    /// The kind of the mounted file system, such as `ext4` or `fuse.braid`.
     pub(crate) kind: OsString,
 }
 
 /// The uppermost mount at `place`, an absolute path without links.
 pub(crate) fn at(place: &Path) -> std::io::Result<Option<MountEntry>> {
     let list = std::fs::read("/proc/self/mountinfo").map_err(|error| {
-        // Without these words, the error would seem to be about `place`.
+        // Adds these words, without which the error would seem to be about `place`.
         let why = format!("the mounts cannot be read from /proc/self/mountinfo: {error}");
         std::io::Error::new(error.kind(), why)
     })?;
     Ok(list.split(|byte| *byte == b'\n').filter_map(line).rfind(|mounted| mounted.place == place))
 }
 
-/// One line of proc_pid_mountinfo(5): word five is the mount point; the kind of file system follows
-/// a lone dash.
+/// Parses one line of proc_pid_mountinfo(5): word five is the mount point; the kind of file system
+/// follows a lone dash.
 fn line(line: &[u8]) -> Option<MountEntry> {
     let mut words = line.split(|byte| *byte == b' ');
     let place = words.by_ref().nth(4)?;
@@ -35,7 +35,8 @@ fn line(line: &[u8]) -> Option<MountEntry> {
     Some(MountEntry { place, kind: OsStr::from_bytes(kind).to_owned() })
 }
 
-/// Decodes a word of the list, in which blanks and the like are a backslash and three octal digits.
+/// Decodes a word of the list of mounts, in which blanks and the like are a backslash and three
+/// octal digits.
 fn plain(word: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(word.len());
     let mut rest = word;

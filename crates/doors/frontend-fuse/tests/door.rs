@@ -1,4 +1,4 @@
-//! A door over a disk in memory, which this process uses through the kernel.
+//! Tests a door over a disk in memory, which this process uses through the kernel.
 //!
 //! The disk's own threads end requests, late and out of order. The tests are skipped if this user
 //! may not mount.
@@ -22,15 +22,15 @@ const SIZE_BYTES: usize = 8 << 20;
 
 type Job = (ClientRequest, Completion);
 
-/// Memory that several threads serve. Each takes the next operation, so operations end in any
-/// order.
+/// A disk in memory that several threads serve. Each thread takes the next operation, so operations
+/// end in any order.
 struct Disk {
     bytes: Arc<Mutex<Vec<u8>>>,
     read_only: bool,
     threads: Vec<Sender<Job>>,
     next: Mutex<usize>,
     flushes: Arc<Mutex<usize>>,
-    /// While this is locked, no operation ends.
+    /// While this lock is held, no operation ends.
     hold: Arc<Mutex<()>>,
 }
 
@@ -117,11 +117,11 @@ struct TestMount {
     folder: tempfile::TempDir,
 }
 
-/// The kernel's switch for io_uring; it takes effect when a door is opened.
+/// The kernel's parameter that enables io_uring for FUSE; it takes effect when a door is opened.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static SWITCHED: Mutex<()> = Mutex::new(());
 
-/// Both ways for requests (false: /dev/fuse, true: rings), if this machine supports them.
+/// Both transports of requests (false: /dev/fuse, true: rings), if this machine supports them.
 fn ways() -> Vec<bool> {
     let can_switch = OpenOptions::new().write(true).open(SWITCH).is_ok();
     if can_switch { vec![false, true] } else { vec![false] }
@@ -181,8 +181,8 @@ fn every_request_is_answered_by(over_rings: bool) {
             scope.spawn(move || {
                 let file = open(path);
                 let own = user * SIZE_BYTES / 4;
-                // Shorter, longer and much longer than the previous write; each length is also
-                // written unaligned.
+                // The lengths are shorter, longer and much longer than the previous write; each
+                // length is also written unaligned.
                 for (turn, length) in [1, 511, 512, 4096, 4097, 70_000, 1 << 20, 3, 128 << 10]
                     .into_iter()
                     .cycle()
@@ -214,7 +214,7 @@ fn every_request_is_answered_by(over_rings: bool) {
 fn writes_of_one_length_are_not_copied() {
     let Some(TestMount { door, .. }) = served(false, false) else { return };
     let file = open(door.path());
-    // At most 512 KiB: a MiB of memory that begins within a page touches more pages than one
+    // Writes at most 512 KiB: 1 MiB of memory that begins within a page touches more pages than one
     // request may have.
     for length in [4096, 128 << 10, 512 << 10] {
         file.write_all_at(&pattern(1, length), 0).expect("written");

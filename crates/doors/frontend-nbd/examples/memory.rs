@@ -1,4 +1,5 @@
-//! Serves memory over NBD until its standard input ends, to measure the server alone.
+//! Example program that serves memory over NBD until its standard input ends, to measure the server
+//! without storage.
 //!
 //! ```text
 //!   memory SOCKET MEBIBYTES WORKERS       0 workers: two threads for each connection

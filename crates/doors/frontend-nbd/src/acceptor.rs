@@ -1,7 +1,8 @@
 //! The accept thread: accepts clients while there is room, and hands their connections to a dealer.
 //!
 //! Where it stands: one for each server, above both transports ([`crate::ring`],
-//! [`crate::threads`]). It polls every listener, and an eventfd that the server signals to stop it.
+//! [`crate::threads`]). The thread polls every listener, and an eventfd by which the server stops
+//! the thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// `dealer` gets each client when it is accepted; on a listener with TLS, after the handshake.
+    /// `dealer` gets each accepted client; on a listener with TLS, after the handshake.
     pub(crate) fn new(
         dealer: Dealer,
         listeners: Vec<(Listener, Option<Tls>)>,
@@ -43,7 +44,7 @@ impl Acceptor {
         }
     }
 
-    /// The thread's body: runs until the server stops and signals `wake`.
+    /// The body of the accept thread: runs until the server stops and signals `wake`.
     pub(crate) fn run(mut self) {
         while !self.shared.stopping.load(Ordering::Acquire) {
             let mut polled = vec![PollFd::new(&*self.wake, PollFlags::IN)];
@@ -82,7 +83,7 @@ impl Acceptor {
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             Err(errno) => {
                 // A descriptor becomes free when a connection ends, or the operator raises the
-                // limit.
+                // limit of descriptors.
                 let lacks = matches!(errno, Errno::MFILE | Errno::NFILE);
                 if lacks && !std::mem::replace(&mut self.lacks_descriptors, true) {
                     self.shared.notices.tell(Notice::NoDescriptors);

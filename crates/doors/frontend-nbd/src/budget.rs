@@ -1,9 +1,10 @@
-//! The budget of payload memory: it grants memory to connections, and lines up the waiting ones.
+//! The budget of payload memory: it grants memory to connections, and queues those that must wait.
 //!
-//! Where it stands: one per server. Each connection has a [`Purse`]. It asks before it allocates
-//! memory for a request, for the memory's capacity, and gives it back when the reply is sent. The
-//! server does not read from a connection that waits. It rings the connection's [`Bell`] when
-//! another try is worthwhile. No thread waits here.
+//! Where it stands: one per server. Each connection has a [`Purse`]. The connection asks the budget
+//! before it allocates memory for a request, for the memory's capacity, and gives the memory back
+//! when the reply is sent. The server does not read from a connection that waits for memory. The
+//! budget rings the connection's [`Bell`] when another try is worthwhile. No thread waits in this
+//! module.
 //!
 //! ```text
 //!   limit │ own: 1/4 │                      common: 3/4                           │
@@ -11,20 +12,22 @@
 //!           for no other               unfinished growing writes, at most
 //! ```
 //!
-//! - *Own*: each connection has its share of a quarter, so a small request never waits.
+//! - *Own*: each connection has its share of a quarter of the memory, so a small request never
+//!   waits.
 //! - *Common*: a connection takes at most twice the bytes that it leaves to others. So no
-//!   connection takes all, and later connections still find some. A connection that holds common
-//!   memory waits for its own replies to go out. A connection that holds none waits in line; at its
-//!   turn it gets all free memory. Clients that have moved as many bytes before take turns with
-//!   unproven ones. Requests within the "twice" rule overtake the line for a while, so that the
-//!   longest requests do not hold up all others.
+//!   connection takes all common memory, and later connections still find some. A connection that
+//!   holds common memory and needs more waits until its own replies are sent. A connection that
+//!   holds none waits in a queue, and at its turn gets all free memory. Clients that have earlier
+//!   moved as many bytes as they request take turns in the queue with other clients. Requests
+//!   within the "twice" rule overtake the queue for a while, so that the longest requests do not
+//!   delay all others.
 //! - *Partial*: a long write begins small and grows as its bytes arrive. Growing writes that hold
-//!   memory and need more could wait for each other. So together they hold at most a part that
-//!   leaves room for the largest request. Beyond that part only one write, the claimant, grows
-//!   until it is whole. All other requests end by themselves.
+//!   memory and need more could wait for each other. So all growing writes together hold at most a
+//!   part of the memory that leaves room for the largest request. Beyond that part only one write,
+//!   the claimant, grows until it is whole. All other requests end without more memory.
 //!
-//! The thread that gives memory back rings the bells later, without a lock of the bells' owners:
-//! [`Budget::give`] only notes whose turn it is, [`Budget::ring`] rings.
+//! [`Budget::give`] only notes which connection is next. The thread that gives memory back calls
+//! [`Budget::ring`] later, when it holds no lock of the bells' owners.
 //!
 //! Invariants
 //! - The budget never grants more than the limit at the time:
@@ -41,16 +44,16 @@ use crate::limits::{OVERTAKING_MAX, OWN_BYTES_STEP, REQUEST_BYTES_LEAST, TAKEN_T
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{self, Flaw, Mutex, MutexGuard};
 
-/// Wakes a connection so that it asks again. Called with no lock held.
+/// Wakes a connection so that it asks the budget again. Called with no lock held.
 pub(crate) trait Bell: Send + Sync {
     fn ring(&self);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// The whole request's memory, without waiting in line if it is not free.
+    /// The whole request's memory, without waiting in line if the memory is not free.
     Now,
-    /// The whole request's memory; the connection waits in line if it is not free.
+    /// The whole request's memory; the connection waits in line if the memory is not free.
     Whole,
     /// More memory for a payload that is arriving.
     Growth,
@@ -64,7 +67,7 @@ pub(crate) struct Purse {
     partial_bytes: usize,
     /// Payload bytes that the client has sent, or has taken in replies, so far.
     moved_bytes: usize,
-    /// Names the connection in a line and as the claimant.
+    /// Identifies the connection in a queue and as the claimant.
     name: usize,
     is_waiting: bool,
 }
@@ -96,7 +99,7 @@ impl Purse {
 pub(crate) enum Grant {
     Taken,
     Wait,
-    /// The limit was lowered, and this growing write must give back its memory.
+    /// The memory limit was lowered, and this growing write must give back its memory.
     Never,
 }
 
@@ -105,7 +108,7 @@ struct Waiter {
     bytes: usize,
     bell: Arc<dyn Bell>,
     is_called: bool,
-    /// The client has moved as many bytes before as it now waits for.
+    /// The client has earlier moved at least as many bytes as it now waits for.
     is_proven: bool,
 }
 
@@ -115,7 +118,7 @@ struct Lines {
     growth: VecDeque<Waiter>,
     /// Common bytes of all growing writes except the claimant.
     partial_bytes: usize,
-    /// The connection whose write grows beyond the partial part.
+    /// The connection whose write may grow beyond the part for growing writes.
     claimant: Option<usize>,
     names: usize,
     due: Vec<Arc<dyn Bell>>,
@@ -130,9 +133,9 @@ pub(crate) struct Budget {
     /// Bytes of their own shares that connections hold.
     own_bytes: AtomicUsize,
     waiting: AtomicUsize,
-    /// Requests that have overtaken the lines since the last waiting request was served.
+    /// Requests that have overtaken the queues since the last waiting request was served.
     overtaking: AtomicUsize,
-    /// Bells that are due; changed with the lines locked.
+    /// Number of bells to ring; changed only while the queues are locked.
     due: AtomicUsize,
     lines: Mutex<Lines>,
 }
@@ -159,8 +162,8 @@ impl Budget {
         budget
     }
 
-    /// Divides a quarter of the limit into own shares. A connection that holds memory gets its new
-    /// share after it has given the memory back.
+    /// Divides a quarter of the memory limit into the connections' own shares. A connection that
+    /// holds memory gets its new share after it has given the memory back.
     fn deal(&self) {
         let connections = self.connections_max.load(Ordering::Relaxed).max(1);
         let share = self.limit_bytes() / 4 / connections;
@@ -180,8 +183,8 @@ impl Budget {
         self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit. Held memory beyond it comes back as replies go out, or when a growing write
-    /// asks for more.
+    /// Sets the memory limit. Memory beyond the limit is freed as replies are sent, or when a
+    /// growing write asks for more.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
         self.deal();
@@ -223,8 +226,9 @@ impl Budget {
         }
     }
 
-    /// Asks for `bytes` more. After [`Grant::Wait`] the connection asks again for the same amount
-    /// when its bell rings or one of its replies is out; or it leaves the line ([`Self::leave`]).
+    /// Asks for `bytes` more of memory. After [`Grant::Wait`], the connection asks again for the
+    /// same amount when its bell rings or one of its replies is sent; or it leaves the queue
+    /// ([`Self::leave`]).
     pub(crate) fn take(
         &self,
         purse: &mut Purse,
@@ -262,7 +266,7 @@ impl Budget {
             && self.overtaking.fetch_add(1, Ordering::Relaxed) < OVERTAKING_MAX
     }
 
-    /// Takes common bytes if the connection then holds at most twice what it leaves to others.
+    /// Takes common bytes, if the connection then holds at most twice what it leaves to others.
     fn take_some(&self, purse: &Purse, bytes: usize) -> bool {
         let mine = purse.common_of(purse.held_bytes) + bytes;
         let left = mine.div_ceil(TAKEN_TO_LEFT);
@@ -274,7 +278,7 @@ impl Budget {
         self.held_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within).is_ok()
     }
 
-    /// Takes common bytes for a growing write or a connection in line.
+    /// Takes common bytes for a growing write or a queued connection.
     fn take_in_line(
         &self,
         purse: &mut Purse,
@@ -322,7 +326,7 @@ impl Budget {
         is_taken
     }
 
-    /// Grows a write within the partial part, if enough of that part stays free for new writes.
+    /// Grows a write within the part for growing writes, if enough stays free for new writes.
     fn grow_some(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize) -> bool {
         let (partial, most) = (lines.partial_bytes, self.partial_bytes_max());
         let is_little = purse.partial_bytes + bytes <= most.saturating_sub(partial + bytes);
@@ -337,14 +341,14 @@ impl Budget {
         may
     }
 
-    /// Whether this write is growing while all growing writes exceed the lowered limit: none could
-    /// go on.
+    /// Whether this write is growing while all growing writes together exceed the lowered limit, so
+    /// that none could get more memory.
     fn is_beyond(&self, purse: &Purse) -> bool {
         purse.partial_bytes > 0 && self.lock().partial_bytes > self.partial_bytes_max()
     }
 
-    /// Grants the first connection in line all free memory. A growing write gets it only as
-    /// claimant.
+    /// Grants the first connection in the queue all free memory. A growing write gets the memory
+    /// only if its connection is the claimant.
     fn take_first(&self, lines: &mut Lines, purse: &mut Purse, bytes: usize, need: Need) -> bool {
         if need == Need::Growth {
             if *lines.claimant.get_or_insert(purse.name) != purse.name {
@@ -368,7 +372,8 @@ impl Budget {
             return;
         }
         self.held_bytes.fetch_sub(common, Ordering::SeqCst);
-        // No lost wake-up: a connection counts itself as waiting before it last reads held bytes.
+        // No wake-up is lost: a connection counts itself as waiting before it last reads the held
+        // bytes.
         if self.waiting.load(Ordering::SeqCst) > 0 && !sync::has(Flaw::GiveSilent) {
             self.call_next(&mut self.lock());
         }
@@ -379,7 +384,7 @@ impl Budget {
         purse.moved_bytes = purse.moved_bytes.saturating_add(bytes);
     }
 
-    /// Notes that the growing write is whole or given up: it needs no more memory to end.
+    /// Notes that the growing write is complete or given up, and needs no more memory.
     pub(crate) fn end_growth(&self, purse: &mut Purse) {
         let mut lines = self.lock();
         lines.partial_bytes -= std::mem::take(&mut purse.partial_bytes);
@@ -401,7 +406,7 @@ impl Budget {
         self.call_next(&mut lines);
     }
 
-    /// Notes the bell of the next connection that can go on.
+    /// Notes the bell of the next connection in the queue that can proceed.
     fn call_next(&self, lines: &mut Lines) {
         let (common, held) = (self.common_bytes(), self.held_bytes.load(Ordering::SeqCst));
         let may_claim = lines.claim().is_some();
@@ -415,7 +420,7 @@ impl Budget {
         }
     }
 
-    /// Wakes every connection that waits, for a change other than memory.
+    /// Wakes every waiting connection, because of a change other than free memory.
     pub(crate) fn call_all(&self) {
         let mut lines = self.lock();
         let Lines { whole, growth, due, .. } = &mut *lines;
@@ -428,7 +433,7 @@ impl Budget {
         self.due.load(Ordering::Relaxed) > 0
     }
 
-    /// Rings the bells that are due. The caller must hold no lock that their owners need.
+    /// Rings the noted bells. The caller must hold no lock that the bells' owners need.
     pub(crate) fn ring(&self) {
         if self.is_due() {
             let mut lines = self.lock();
@@ -448,9 +453,9 @@ impl Budget {
     }
 }
 
-/// The place of a new waiter in line. Clients that have moved as many bytes before take turns with
-/// unproven ones. Clients that ask for much and take nothing make a line as slow as their
-/// deadlines.
+/// The position of a new waiter in the queue. Clients that have earlier moved as many bytes as they
+/// request alternate with others. Clients that request much and take no replies would make a queue
+/// as slow as their deadlines.
 fn place_in(line: &VecDeque<Waiter>, is_proven: bool) -> usize {
     let proven = line.iter().filter(|waiter| waiter.is_proven).count();
     if is_proven { line.len().min(2 * proven + 1) } else { line.len() }
@@ -464,7 +469,7 @@ impl Lines {
         }
     }
 
-    /// The first growing write in line, if it is the claimant or no write is.
+    /// The first growing write in the queue, if it is the claimant or there is no claimant.
     fn claim(&self) -> Option<&Waiter> {
         self.growth.front().filter(|first| self.claimant.is_none_or(|name| name == first.name))
     }

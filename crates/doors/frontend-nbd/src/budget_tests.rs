@@ -172,7 +172,7 @@ fn growing_writes_do_not_starve_each_other() {
             if *length == most {
                 table.budget.end_growth(&mut table.purses[who]);
                 table.give(who, most);
-                // The finished write asks for no more.
+                // The finished write asks for no more memory.
                 (*length, finished) = (usize::MAX, finished + 1);
             }
         }
@@ -204,7 +204,7 @@ fn a_claimant_that_leaves_claims_nothing() {
     let mut table = Table::new(4 * MIB, 3);
     table.budget.share_bytes.store(0, Ordering::Relaxed);
     assert!(table.take(0, 2 * MIB, Need::Whole));
-    // Connection 1 is first in line, and its client leaves before memory is free.
+    // Connection 1 is first in the queue, and its client leaves before memory is free.
     assert!(!table.take(1, 2 * MIB, Need::Growth));
     assert_eq!(table.budget.lock().claimant, Some(table.purses[1].name));
     table.budget.leave(&mut table.purses[1]);
@@ -225,7 +225,7 @@ fn growing_writes_that_hold_more_than_there_is_now_give_up() {
     assert_eq!(grant, Grant::Never);
     table.budget.end_growth(&mut table.purses[0]);
     table.give(0, 8 * MIB);
-    // The growing write that is left holds more than the partial part by itself.
+    // The remaining growing write alone holds more than the part for growing writes.
     let grant = table.budget.take(&mut table.purses[1], MIB, Need::Growth, &bell);
     assert_eq!(grant, Grant::Never);
     table.budget.end_growth(&mut table.purses[1]);
@@ -247,7 +247,7 @@ fn one_that_takes_its_replies_is_not_behind_all_that_do_not() {
     assert!(!table.take(good, 8 * MIB, Need::Whole));
     let mut served = 0;
     while table.rung(good) == 0 {
-        // The server cuts a client that holds memory; the first in line gets it.
+        // The server cuts a client that holds memory; the first in the queue gets the memory.
         table.give(sitting.remove(0), 32 * MIB);
         let next = (0..255).find(|who| table.rung(*who) > 0 && table.purses[*who].is_waiting);
         if let Some(next) = next

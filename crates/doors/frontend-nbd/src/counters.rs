@@ -40,16 +40,16 @@ pub(crate) struct Counters {
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
 }
 
-/// A reading of a server's counters.
+/// The values of a server's counters at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections now.
+    /// Connections at this moment.
     pub connections: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// Connections turned away because the server was full.
     pub refused: u64,
-    /// Connections that were cut, by reason.
+    /// Connections that the server cut, by reason.
     pub cut: Cuts,
     /// Connections that reached the transmission phase.
     pub negotiated: u64,
@@ -61,14 +61,14 @@ pub struct Counts {
     pub bytes_read: u64,
     /// Bytes received for WRITE.
     pub bytes_written: u64,
-    /// Payload bytes copied; the server moved all others between the socket and the export's
-    /// memory.
+    /// Payload bytes that were copied. All others moved between the socket and the export's memory
+    /// without a copy.
     pub bytes_copied: u64,
-    /// Payload bytes in flight now, over all connections.
+    /// Payload bytes in flight at this moment, over all connections.
     pub bytes_in_flight: u64,
-    /// Connections that wait for payload memory now.
+    /// Connections that wait for payload memory at this moment.
     pub waiting_for_memory: u64,
-    /// Connections lost to a panic.
+    /// Connections that ended by a panic.
     pub panics: u64,
     /// Outcomes with a missing or wrongly sized payload, and dropped completions: export bugs.
     pub contract_breaches: u64,
@@ -76,7 +76,7 @@ pub struct Counts {
     pub errors: [u64; ErrorCode::ALL.len()],
 }
 
-/// Connections that were cut.
+/// Connections that the server cut, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cuts {
     /// Negotiating connections, evicted to make room.

@@ -20,7 +20,7 @@ use crate::threads;
 #[derive(Clone)]
 pub(crate) struct Dealer {
     pub(crate) shared: Arc<Shared>,
-    /// Empty if each connection has threads of its own.
+    /// The workers' connections; empty if each connection has threads of its own.
     pub(crate) workers: Vec<Arc<WorkerConnections>>,
 }
 
@@ -37,7 +37,7 @@ impl Dealer {
         let identity = match self.shared.registry.admit(&socket, &limits) {
             Admission::Admitted { id, pulse, evicted } => {
                 self.note_evicted(evicted);
-                // Counted before another thread can see the connection end.
+                // Counts the connection as accepted before another thread can see it end.
                 counters.accepted.add(1);
                 Identity { id, pulse, refusal: None }
             }
@@ -83,7 +83,7 @@ impl Dealer {
         }
     }
 
-    /// Whether one more connection's threads leave enough of a limited address space.
+    /// Whether a limited address space has enough addresses left for one more connection's threads.
     fn has_addresses(&self) -> bool {
         let is_limited = |limit| getrlimit(limit).current.is_some();
         if !is_limited(Resource::As) && !is_limited(Resource::Data) {

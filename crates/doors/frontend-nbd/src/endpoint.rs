@@ -3,12 +3,12 @@
 //! ([`Listener::bind_open`]).
 //!
 //! Where it stands: used once, when a server starts, and by a program that wants a socket made with
-//! the same care. Problems with a path or a port give a [`BindError`], before a thread exists.
+//! the same care. Problems with a path or a port cause a [`BindError`], before a thread exists.
 //!
 //! A Unix socket, step by step: lock the directory (two servers starting at once take turns). If
 //! the path exists, remove it only if it is a socket and refuses a connection, that is, no process
 //! listens. Set mode 0600 on the socket *before* `bind`: Linux creates the file with the socket's
-//! own mode, so it never has a wider one. Bind, listen, check the mode of the file, unlock.
+//! own mode, so the file never has a wider mode. Bind, listen, check the mode of the file, unlock.
 //!
 //! Invariants
 //! - A socket's mode is never wider than 0600. No live server loses its socket. Only sockets are
@@ -31,7 +31,8 @@ use rustix::net::{
 
 use crate::limits::BIND_LOCK_TIMEOUT;
 
-/// Connections that wait to be accepted. The kernel lowers it to `net.core.somaxconn`, 4096 today.
+/// Largest number of connections that wait to be accepted. The kernel lowers it to
+/// `net.core.somaxconn`, 4096 today.
 const BACKLOG: i32 = 4096;
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
@@ -44,7 +45,7 @@ pub enum Endpoint {
     Tcp(SocketAddr),
 }
 
-/// Why a server cannot listen somewhere.
+/// Why a server cannot listen at an address.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The address is not a loopback address, and the endpoint does not demand client certificates.
@@ -70,7 +71,7 @@ pub enum BindError {
     /// Another error of the operating system.
     #[error("cannot listen on {address}: {source}")]
     System {
-        /// Path or address.
+        /// The path or the address.
         address: String,
         /// The system's error.
         source: io::Error,
@@ -108,7 +109,7 @@ impl Endpoint {
         matches!(self, Self::Tcp(address) if check_loopback(address.ip()).is_err())
     }
 
-    /// The URI of an export at this endpoint, with or without TLS.
+    /// The URI by which clients reach an export at this endpoint, with or without TLS.
     #[must_use]
     pub fn uri(&self, export: &str, tls: bool) -> NbdUri {
         let transport = match self {
@@ -130,7 +131,7 @@ fn check_loopback(address: IpAddr) -> Result<(), BindError> {
     }
 }
 
-/// A listening socket; dropping it removes its file.
+/// A listening socket; drop removes the socket's file.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -150,7 +151,7 @@ impl Drop for Listener {
         if let (Endpoint::Unix(path), Some(file)) = (&self.endpoint, self.file)
             && identity(path).is_ok_and(|now| now == file)
         {
-            // If the file cannot be removed, the next server finds it stale.
+            // If the removal fails, the next server finds the file stale.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -160,7 +161,7 @@ impl Listener {
     /// Listens at an endpoint.
     ///
     /// # Errors
-    /// Every [`BindError`]; nothing is left behind.
+    /// Every [`BindError`]; no socket or file is left behind.
     pub fn bind(endpoint: &Endpoint) -> Result<Self, BindError> {
         match endpoint {
             Endpoint::Unix(path) => Self::bind_unix(path),
@@ -171,7 +172,8 @@ impl Listener {
         }
     }
 
-    /// Listens where other machines may reach it, for servers that demand a client certificate.
+    /// Listens at an endpoint that other machines may reach, for servers that demand a client
+    /// certificate.
     ///
     /// # Errors
     /// As [`Self::bind`], except that any address is allowed.
@@ -210,7 +212,7 @@ impl Listener {
         Ok(Self { socket, endpoint, file: None })
     }
 
-    /// The listener's address, with the port that the system picked.
+    /// The listener's address, with the port that the system chose.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -228,10 +230,10 @@ impl Listener {
         Ok(Self { socket: listener.into(), endpoint, file: None })
     }
 
-    /// Listens at a Unix socket; `accept` does not block.
+    /// Listens at a Unix socket in non-blocking mode.
     ///
     /// # Errors
-    /// Every [`BindError`] that concerns a path; nothing is left behind.
+    /// Every [`BindError`] that concerns a path; no socket or file is left behind.
     pub fn bind_unix(path: &Path) -> Result<Self, BindError> {
         let system = |source: io::Error| {
             let address = path.display().to_string();
@@ -286,7 +288,7 @@ fn lock_directory(path: &Path) -> Result<OwnedFd, BindError> {
     }
 }
 
-/// Removes a socket on which no process listens; fails for any other file.
+/// Removes the file of a socket on which no process listens; fails for any other file.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     let system = |errno: Errno| BindError::System {
         address: path.display().to_string(),
@@ -303,9 +305,9 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> 
     let probe =
         socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).map_err(system)?;
     match connect(&probe, address) {
-        // A refused connection proves that no process listens: the file is stale.
+        // A refused connection proves that no process listens, so the file is stale.
         Err(Errno::CONNREFUSED) => rustix::fs::unlink(path).map_err(system),
-        // A socket whose backlog is full belongs to a live server too.
+        // A socket whose backlog is full also belongs to a live server.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(BindError::InUse(path.to_owned())),
         Err(errno) => Err(system(errno)),
     }

@@ -1,21 +1,22 @@
 //! The [`Export`] trait: the storage that a server serves.
 //!
-//! Where it stands: the seam between the protocol and everything below. The service implements it
-//! over an array; this crate calls it. It is asynchronous: `submit` takes a request and returns,
-//! and any thread reports the outcome through the [`Completion`].
+//! Where it stands: the boundary between the protocol and the storage. The service implements the
+//! trait over an array; this crate calls it. The trait is asynchronous: `submit` accepts a request
+//! and returns, and any thread reports the outcome through the [`Completion`].
 //!
 //! The server promises:
 //! - Ranges lie within [`Export::size_bytes`] and are multiples of the minimum block size.
 //! - No READ or WRITE is longer than the maximum. A Trim or WriteZeroes shorter than two times
-//!   [`Export::stretch_bytes`] comes whole; a longer request comes in stretches, one by one.
+//!   [`Export::stretch_bytes`] comes whole; a longer request comes in stretches, one after the
+//!   other.
 //! - A read-only export gets no Write, Trim or WriteZeroes.
 //! - The server answers NBD_CMD_CACHE without the export: the page cache of members decides better
-//!   what to keep.
+//!   which data to keep.
 //!
 //! The export promises:
-//! - It ends every request once, on any thread.
-//! - It returns the payload of a Read with the same length, filled if the request succeeded. It may
-//!   keep the payload of a Write.
+//! - The export ends every request once, on any thread.
+//! - The export returns the payload of a Read with the same length, filled if the request
+//!   succeeded. The export may keep the payload of a Write.
 //! - Flush and `durable` mean the same as NBD's FLUSH and FUA, over all connections.
 //!
 //! Invariants
@@ -46,12 +47,13 @@ pub trait Export: Send + Sync + 'static {
     /// The array's name, at most 4096 bytes.
     fn name(&self) -> &str;
 
-    /// Whether the export was withdrawn at run time: new clients do not find it, old ones keep it.
+    /// Whether the export was withdrawn at run time: new clients do not find the export, and
+    /// connected clients keep it.
     fn is_withdrawn(&self) -> bool {
         false
     }
 
-    /// The export and its state in words, for people; read when a connection begins.
+    /// A description of the export and its state for people; read when a connection begins.
     fn description(&self) -> String {
         String::new()
     }
@@ -72,20 +74,20 @@ pub trait Export: Send + Sync + 'static {
         STRETCH_BYTES
     }
 
-    /// Whether WriteZeroes of the whole range is faster than writing. The server asks before the
-    /// first stretch of a `fast` request, so that a refused request has changed nothing.
+    /// Whether WriteZeroes of the whole range is faster than writing zeroes. The server asks before
+    /// the first stretch of a `fast` request, so that a refused request has changed nothing.
     fn zeroes_fast(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         true
     }
 
-    /// Whether owners can claim the export. Such exports are served by threads, not by workers.
+    /// Whether owners can claim the export. Threads serve such exports, not workers.
     fn takes_claims(&self) -> bool {
         false
     }
 
-    /// The export for a client whose words stand behind the export's name, as in `EXPORT?WORDS`.
-    /// May block: the client gets no answer before it returns.
+    /// The export for a client that claims it with words after the export's name, as in
+    /// `EXPORT?WORDS`. This call may block: the client gets no answer before the call returns.
     ///
     /// # Errors
     /// The reason why the client is refused.
@@ -93,7 +95,7 @@ pub trait Export: Send + Sync + 'static {
         Err(format!("this export takes no claims: {words}"))
     }
 
-    /// Starts a request and returns without blocking: the thread serves many connections.
+    /// Starts a request without blocking: the calling thread serves many connections.
     fn submit(&self, request: ClientRequest, completion: Completion);
 
     /// Extents from `offset` on: at least one, at most `extents_max`, none empty, none beyond

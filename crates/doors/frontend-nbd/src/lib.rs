@@ -1,8 +1,9 @@
 //! The NBD server: sockets around `braid-nbd-proto`.
 //!
-//! Where it stands: between clients and an [`Export`], the only thing it knows of the storage. The
+//! Where it stands: between clients and an [`Export`], the server's only view of the storage. The
 //! runtime's volume is one export, [`memory::MemoryExport`] another. At addresses that other
-//! machines can reach, it serves only clients that show certificates. It does no RAID.
+//! machines can reach, the server serves only clients that show certificates. The server does no
+//! RAID.
 //!
 //! ```text
 //!   accept thread ── one per server; polls every listener and a wake-up
@@ -19,9 +20,9 @@
 //! ```
 //!
 //! Back-pressure: a connection with [`limits::IN_FLIGHT_REQUESTS_MAX`] requests or
-//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes in flight does not read its socket until replies have gone
-//! out. Neither does a connection that waits for memory: one [`budget`] pays for all payloads. A
-//! request that can never get memory is answered with an error.
+//! [`limits::IN_FLIGHT_BYTES_MAX`] bytes in flight does not read its socket until replies have been
+//! sent. Nor does a connection that waits for memory: one [`budget`] grants the memory for all
+//! payloads. A request that can never get memory is answered with an error.
 //!
 //! Invariants
 //! - Each request gets at most one reply, even if an export forgets or panics: `tests/server.rs`.
@@ -29,7 +30,7 @@
 //! - The server allocates no memory for a length that a client sends before its bytes arrive:
 //!   `connection`, `tests/hostile.rs`.
 //! - [`Server::stop`] returns within its deadline plus [`limits::STOP_GRACE`]. If clients use TLS,
-//!   it may take twice that grace: `tests/stop.rs`, `tests/tls.rs`.
+//!   `stop` may take twice that grace: `tests/stop.rs`, `tests/tls.rs`.
 
 //! # Layers
 //!

@@ -1,6 +1,6 @@
 //! An export in memory, for tests, examples and measurements of the server alone.
 //!
-//! Where it stands: an [`Export`] like the runtime's, but every operation is done before `submit`
+//! Where it stands: an [`Export`] like the runtime's, but every request is done before `submit`
 //! returns. Blocks of 4096 bytes that hold only zeroes are reported as holes. Nothing is durable.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,7 +34,7 @@ impl MemoryExport {
         }
     }
 
-    /// Changes the export to refuse writes, or to take them.
+    /// Makes the export refuse writes, or accept them.
     #[must_use]
     pub fn with_read_only(self, read_only: bool) -> Self {
         Self { read_only, ..self }

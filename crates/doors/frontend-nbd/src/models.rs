@@ -1,5 +1,5 @@
 //! Models of the hand-overs between connections: the registry and the budget under very many
-//! schedules. `braid-ring` has the models of the hand-over to a worker.
+//! schedules. The models of the hand-over to a worker are in `braid-ring`.
 //!
 //! Where it stands: unit tests that exist under `--cfg shuttle` only; `cargo xtask models` runs
 //! them. Timeouts never pass in a model, so a lost wake-up is a deadlock.
@@ -18,18 +18,19 @@ use crate::sync::{Condvar, Flaw, Mutex, choose};
 /// With this many schedules each planted flaw is found with room to spare.
 const SCHEDULES: usize = 1_000;
 
-/// Runs a model in which time stands still.
+/// Runs a model in which no time passes.
 pub(crate) fn sample(name: &str, model: fn()) {
     braid_concurrency::models::sample(name, SCHEDULES, false, model);
 }
 
-/// A connected pair: the server's end and the client's.
+/// A connected socket pair: the server's end and the client's end.
 pub(crate) fn pair() -> (Arc<Socket>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("two descriptors");
     (Arc::new(Socket::new(ours.into(), false).expect("nothing is set on it")), theirs)
 }
 
-/// An acceptor with room for one negotiator, three clients, and a stop once all have been accepted.
+/// An acceptor with room for one negotiating client, three clients, and a stop once all are
+/// accepted.
 fn come_and_go() {
     let registry = Arc::new(Registry::default());
     let mut clients = Vec::new();
@@ -87,7 +88,8 @@ impl Sleeper {
     }
 }
 
-/// Takes memory and gives it back. If memory is not free, it waits if `waits`, or leaves the line.
+/// Takes memory from the budget and gives it back. If the memory is not free, waits for it if
+/// `waits`, else leaves the queue.
 fn take_and_give(budget: &Budget, needs: &[(usize, Need)], waits: bool) {
     let (mut purse, sleeper) = (budget.purse(), Arc::<Sleeper>::default());
     let bell: Arc<dyn Bell> = Arc::<Sleeper>::clone(&sleeper);
@@ -113,8 +115,8 @@ fn take_and_give(budget: &Budget, needs: &[(usize, Need)], waits: bool) {
     budget.ring();
 }
 
-/// Four connections share 750 common bytes. Two take up to two thirds, one grows step by step to as
-/// much, one does not wait.
+/// Four connections share 750 common bytes. Two take up to two thirds, one grows to as much step by
+/// step, and one does not wait.
 fn share() {
     let budget = Arc::new(Budget::new(1000, 1 << 20));
     let whole = [(500, Need::Whole)];

@@ -1,7 +1,8 @@
 //! Notices to the operator: problems of clients that only the operator can solve.
 //!
-//! Where it stands: any thread of the server raises them; the program that started it listens. A
-//! notice is repeated only after a while, so that a flood of clients is no flood of lines.
+//! Where it stands: any thread of the server raises notices; the program that started the server
+//! listens. A notice is repeated only after a while, so that a flood of clients does not cause a
+//! flood of lines.
 
 use std::sync::PoisonError;
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ use crate::limits::NOTICE_PAUSE;
 /// A notice to the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// The server turned a client away: all connections are in use.
+    /// The server turned a client away, because all connections are in use.
     Full {
         /// The limit of connections.
         connections_max: usize,
@@ -23,14 +24,14 @@ pub enum Notice {
     DescriptorsAgain,
     /// The server cut a client that stopped in the middle of a payload or a reply.
     Stalled {
-        /// Clients cut for that reason so far.
+        /// Number of clients cut so far because they had stopped in the middle.
         count: u64,
         /// True while the server is stopping, with a shorter deadline for clients.
         is_stopping: bool,
     },
-    /// An idle connection was cut for a new one.
+    /// The server cut an idle connection to make room for a new one.
     Idled {
-        /// Connections cut for that reason so far.
+        /// Number of idle connections cut so far to make room.
         count: u64,
     },
 }
@@ -58,7 +59,7 @@ impl Notice {
     }
 
     /// Whether this notice marks the beginning or the end of a condition. Such a notice is reported
-    /// at once, however recent the last one.
+    /// at once, even shortly after the last notice of its kind.
     fn is_a_change(self) -> bool {
         matches!(self, Self::NoDescriptors | Self::DescriptorsAgain)
     }

@@ -1,7 +1,9 @@
-//! The registry of connections. If there are too many, it chooses one to close.
+//! The registry of connections. If there are too many connections, the registry chooses one to
+//! close.
 //!
-//! Where it stands: shared by the accept thread, the connections and `stop`. It holds sockets to
-//! cut, never protocol state. A connection stays in it until its thread has closed the socket.
+//! Where it stands: shared by the accept thread, the connections and `stop`. The registry holds
+//! sockets to cut, but no protocol state. A connection stays in the registry until its thread has
+//! closed the socket.
 //!
 //! ```text
 //!             ┌─ full, none negotiating, none idle for too long ──► turned away: told why ──► gone
@@ -14,8 +16,9 @@
 //! The registry counts an evicted connection as *lingering* until its thread has ended.
 //!
 //! Invariants
-//! - The evicted connection is the negotiating one silent longest; or, with an idle limit, the one
-//!   idle longest beyond it: `tests::the_longest_silent_negotiator_goes`,
+//! - The evicted connection is the negotiating one that has been silent longest. With an idle
+//!   limit, and if none negotiates, it is the one idle longest beyond the limit:
+//!   `tests::the_longest_silent_negotiator_goes`,
 //!   `tests::the_longest_idle_goes_when_its_place_is_wanted`.
 
 use std::collections::BTreeMap;
@@ -29,14 +32,14 @@ use crate::socket::Socket;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{self, Condvar, Flaw, Mutex, MutexGuard};
 
-/// The log target for clients' comings and goings; `docs/operating.md` lists it.
+/// The log target for clients that connect and disconnect; `docs/operating.md` lists it.
 const CLIENT: &str = "braid_frontend_nbd::client";
 
-/// Since when a connection is idle. The connection writes this at each turn, without a lock.
+/// Since when a connection is idle. The connection writes this time at each turn, without a lock.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     origin: Instant,
-    /// Milliseconds since the origin, or a mark for a connection at work.
+    /// Milliseconds since the origin of the time, or a mark for a connection that is at work.
     idle_since_ms: AtomicU64,
 }
 
@@ -67,7 +70,7 @@ impl Pulse {
 enum State {
     Negotiating,
     Transmitting,
-    /// The connection gets an error reply: the server is full.
+    /// The connection gets an error reply, because the server is full.
     TurnedAway,
 }
 
@@ -96,7 +99,7 @@ pub(crate) struct Registry {
 pub(crate) struct AdmissionLimits {
     pub(crate) connections_max: usize,
     pub(crate) negotiating_max: usize,
-    /// A connection idle for longer may lose its place to a new client.
+    /// A connection that is idle for longer than this may be cut for a new client.
     pub(crate) idle_limit: Option<Duration>,
 }
 
@@ -108,11 +111,11 @@ pub(crate) enum Evictee {
 
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// The connection is in, under this id, possibly in the place of another.
+    /// The connection is accepted with this ID, possibly in place of an evicted connection.
     Admitted { id: u64, pulse: Arc<Pulse>, evicted: Option<Evictee> },
-    /// There is no room and no connection to evict; it gets an error reply.
+    /// There is no room and no connection to evict, so the new connection gets an error reply.
     TurnedAway { id: u64, pulse: Arc<Pulse> },
-    /// No room, and too many connections are being turned away already: this one gets no reply.
+    /// There is no room, and too many connections are being turned away: the new one gets no reply.
     Full,
 }
 
@@ -126,7 +129,7 @@ impl Book {
         self.count(|state| state != State::TurnedAway)
     }
 
-    /// The connection that loses its place to a new one.
+    /// The connection that is cut to make room for a new one.
     fn loser(&self, limits: &AdmissionLimits) -> Option<(u64, Evictee)> {
         let silent = self.connections.iter().filter(|(_, entry)| entry.state == State::Negotiating);
         if let Some((id, _)) = silent.min_by_key(|(_, entry)| entry.active_at) {
@@ -209,12 +212,12 @@ impl Registry {
         }
     }
 
-    /// Connections now, without those being cut or turned away.
+    /// Number of connections at this moment, without those that are being cut or turned away.
     pub(crate) fn count(&self) -> usize {
         self.lock().served()
     }
 
-    /// Waits, at most `timeout`, while too many evicted connections are still unwinding.
+    /// Waits, for at most `timeout`, while the threads of too many evicted connections still run.
     pub(crate) fn wait_for_room(&self, timeout: Duration) {
         let crowded = |book: &mut Book| book.lingering >= LINGERING_MAX;
         drop(self.changed.wait_timeout_while(self.lock(), timeout, crowded));
@@ -228,7 +231,8 @@ impl Registry {
         book.connections.len() + book.lingering
     }
 
-    /// Cuts negotiators and stops reading from the rest, whose replies in flight still go out.
+    /// Cuts negotiating and turned-away connections. Stops reading from the others, whose replies
+    /// in flight are still sent.
     pub(crate) fn start_draining(&self) {
         for entry in self.lock().connections.values() {
             match entry.state {

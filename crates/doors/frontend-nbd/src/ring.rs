@@ -1,9 +1,10 @@
-//! The transport on io_uring workers: each connection lives on one worker, without own threads.
+//! The transport on io_uring workers: one worker serves each connection, which has no threads of
+//! its own.
 //!
-//! Where it stands: it carries out the tasks of a [`Connection`] with operations of `braid-ring`.
-//! [`WorkerConnections`] is one worker's part of a server: the connections dealt to it. A *link* is
-//! a connection with its socket and its operations. Links do nothing while a turn's completions
-//! arrive; after that all of them go on at once:
+//! Where it stands: the transport carries out the tasks of a [`Connection`] with operations of
+//! `braid-ring`. [`WorkerConnections`] is one worker's part of a server: the connections dealt to
+//! it. A *link* is a connection with its socket and its operations. Links do nothing while a turn's
+//! completions arrive; then all links proceed at once:
 //!
 //! ```text
 //!   completions: received, sent ─┐
@@ -20,7 +21,7 @@
 //! - A link is dropped only when the ring has none of its memory and the export none of its
 //!   requests, so a token names one connection: asserted in `complete`, and all of
 //!   `tests/over_the_ring.rs`.
-//! - A panic, ours or an export's, ends here:
+//! - A panic, of this crate or of an export, ends in this module:
 //!   `tests/hostile.rs::a_panicking_export_costs_one_connection`.
 
 use std::io;
@@ -38,10 +39,10 @@ use crate::socket::Socket;
 use crate::task::slot_of;
 use crate::task::{TaskResult, perform};
 
-/// A worker this late for a deadline was stopped, or had no processor.
+/// Delay after a deadline that means: the worker was stopped, or had no processor.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The event in a token's low bits; the link's index stands above them.
+/// The kind of event, in the low bits of a token; the link's index is in the bits above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     Received = 0,
@@ -69,10 +70,10 @@ impl Event {
 }
 
 enum WorkerMessage {
-    /// An operation has ended.
+    /// An operation of the export has ended.
     Finished { token: Token, outcome: Outcome },
-    /// The connection's bell has rung: memory may be free. If `index` names another connection by
-    /// now, advancing that one does no harm.
+    /// The connection's bell has rung: memory may be free. If the index belongs to another
+    /// connection by now, advancing that connection does no harm.
     Memory { index: usize },
 }
 
@@ -92,15 +93,15 @@ impl Bell for LinkBell {
 struct Link {
     id: u64,
     connection: Connection,
-    /// `None` once the socket is closed.
+    /// The link's socket; `None` once it is closed.
     socket: Option<Arc<Socket>>,
     receiving: Option<ReceiveBuffers>,
     sending: Option<Batch>,
-    /// A batch of which a part is sent.
+    /// A batch of replies of which only a part has been sent.
     continued: Option<Batch>,
     to_send: Segments,
     to_receive: Segments,
-    /// The deadline for which the worker has a timer.
+    /// The deadline for which the worker has set a timer.
     wakes_at: Option<Instant>,
     is_listed: bool,
     is_touched: bool,
@@ -166,14 +167,14 @@ impl Wake for WorkerConnections {
         let mut state = lock(&self.state);
         match Event::of(token) {
             (Event::Deadline, index) => {
-                // If the index names another connection by now, an extra look at that one does no
-                // harm.
+                // If the index belongs to another connection by now, an extra look at that
+                // connection does no harm.
                 let Some(link) = state.links[index].as_mut() else { return };
                 let now = Instant::now();
                 if link.wakes_at.is_some_and(|at| at + LATE <= now) {
                     link.connection.was_not_looked_after(now);
                 }
-                // A superseded timer may fire as well: keep the timer that has not fired yet.
+                // An outdated timer may fire as well: keep the time of one that has not fired yet.
                 link.wakes_at = link.wakes_at.filter(|at| *at > now);
                 link.connection.handle_time(now);
                 state.list(index);
@@ -202,7 +203,7 @@ impl Wake for WorkerConnections {
 impl WorkerConnections {
     fn post(self: &Arc<Self>, message: WorkerMessage) {
         let bell = self.inbox.push(message, false);
-        // Workers that have stopped have closed every connection: drop the outcomes left for them.
+        // Workers that have stopped have closed every connection, so drop the outcomes for these.
         if let Ok(braid_ring::Bell::Ring) = bell
             && self.call(Event::Turn).is_err()
         {
@@ -223,13 +224,13 @@ impl WorkerConnections {
     }
 
     pub(crate) fn close_all(self: &Arc<Self>) {
-        // Workers that have stopped have closed their connections.
+        // Fails only if the workers have stopped, which have then closed their connections.
         let _ = self.call(Event::CloseAll);
     }
 
-    /// Advances all connections, so that they see the server stop.
+    /// Advances all connections, so that they notice the server's stop.
     pub(crate) fn look_all(self: &Arc<Self>) {
-        // Fails only if the workers have stopped, and those have closed their connections.
+        // Fails only if the workers have stopped, which have then closed their connections.
         let _ = self.call(Event::LookAll);
     }
 
@@ -266,14 +267,14 @@ impl WorkerConnections {
         self.turn(&mut state, worker);
     }
 
-    /// Schedules a turn after all completions that have arrived.
+    /// Schedules a turn that runs after all completions that have arrived.
     fn put_off(self: &Arc<Self>, state: &mut State, worker: &Worker) {
         if !std::mem::replace(&mut state.is_put_off, true) {
             worker.afterwards(Arc::<Self>::clone(self), Event::Turn.token(0));
         }
     }
 
-    /// Runs our own code for one link; a panic closes that connection.
+    /// Runs `body` for one link; a panic in it closes the link's connection.
     fn guard(&self, link: &mut Link, body: impl FnOnce(&mut Link)) {
         if catch_unwind(AssertUnwindSafe(|| body(link))).is_err() {
             self.shared.counters.panics.add(1);
@@ -298,7 +299,7 @@ impl WorkerConnections {
             self.carry(state, index, worker);
         }
         state.touched = touched;
-        // A bell only pushes to an inbox, which locks it for a moment.
+        // The budget's bells only push a message to an inbox, whose lock is held for a moment.
         self.shared.budget.ring();
     }
 
@@ -364,7 +365,7 @@ impl WorkerConnections {
         }
     }
 
-    /// Submits a link's operations to the ring, and drops the link when it is over.
+    /// Submits a link's operations to the ring, and drops the link when its connection is over.
     fn carry(self: &Arc<Self>, state: &mut State, index: usize, worker: &Worker) {
         let link = state.link(index);
         link.is_touched = false;
@@ -399,7 +400,7 @@ impl WorkerConnections {
                 link.receiving = Some(receive);
                 worker.submit(operation, Arc::<Self>::clone(self), Event::Received.token(index));
             }
-            // Deadlines only move later: keep the timer, and check the deadline again when it
+            // A deadline only moves later: keep the timer, and check the deadline again when it
             // fires.
             let is_earlier = |at: &Instant| link.wakes_at.is_none_or(|wakes_at| *at < wakes_at);
             if let Some(at) = link.connection.deadline().filter(is_earlier) {

@@ -1,12 +1,11 @@
 //! The server: how it starts, and how it stops.
 //!
 //! Where it stands: the crate's interface. `start` binds every address before it spawns a thread,
-//! so an error leaves nothing behind. `stop` ends accepting, lets requests in flight finish, then
-//! closes the connections.
-//! It returns in bounded time whatever clients and exports do.
+//! so an error leaves no thread behind. `stop` ends accepting, lets requests in flight finish, then
+//! closes the connections. `stop` returns in bounded time, whatever clients and exports do.
 //!
 //! Invariants
-//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`]. If clients use TLS, it may
+//! - `stop` returns within its deadline plus [`limits::STOP_GRACE`]. If clients use TLS, `stop` may
 //!   take twice that grace: `tests/stop.rs`, `tests/tls.rs`.
 
 use std::io;
@@ -43,16 +42,16 @@ pub enum StartError {
     /// The list of endpoints is empty.
     #[error("there is no address to listen on")]
     NoEndpoints,
-    /// A name that NBD cannot carry: too long, with a NUL, or empty (but for the first export).
+    /// A name that NBD cannot carry: too long, with a NUL, or empty (except for the first export).
     #[error("the export name {0:?} cannot be used: at most 4096 bytes, no NUL, not empty")]
     Name(String),
-    /// Two exports of one name.
+    /// Two exports have the same name.
     #[error("two exports are named {0:?}")]
     DuplicateName(String),
-    /// An address cannot be listened on.
+    /// The server cannot listen at an address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The operating system gave no thread or descriptor.
+    /// The operating system could not provide a thread or a descriptor.
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
 }
@@ -60,19 +59,19 @@ pub enum StartError {
 /// The result of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopReport {
-    /// Connections cut at the deadline, or because their clients did not take their replies.
+    /// Number of connections cut at the deadline, or because their clients did not take replies.
     pub cut: usize,
-    /// Threads that still run, because an export does not answer.
+    /// Number of threads that still run, because an export does not answer.
     pub still_running: usize,
 }
 
-/// A running server; dropping it stops it without waiting for requests in flight.
+/// A running server; drop stops the server without waiting for requests in flight.
 pub struct Server {
     shared: Arc<Shared>,
-    /// Empty if each connection has threads of its own.
+    /// The workers' connections; empty if each connection has threads of its own.
     workers: Vec<Arc<WorkerConnections>>,
     endpoints: Vec<Endpoint>,
-    /// Whether each endpoint uses TLS.
+    /// For each endpoint, whether it uses TLS.
     by_tls: Vec<bool>,
     wake: Arc<OwnedFd>,
     acceptor: Option<JoinHandle<()>>,
@@ -85,11 +84,11 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens on every endpoint and serves `exports`; the empty name also reaches the first
-    /// export.
+    /// Listens at every endpoint and serves `exports`; the empty name also means the first export.
     ///
     /// # Errors
-    /// No exports or endpoints, invalid names, an address that fails; nothing is left behind.
+    /// There are no exports or endpoints, a name is invalid, or an address fails; no socket is left
+    /// behind.
     pub fn start(
         exports: Vec<Arc<dyn Export>>,
         endpoints: &[Endpoint],
@@ -113,7 +112,8 @@ impl Server {
     }
 
     /// Like [`Self::start_on`], with `workers` optional, and with a listener for notices to the
-    /// operator. Any thread of the server calls the listener, which must not wait for the server.
+    /// operator. Any thread of the server calls the listener, and the listener must not wait for
+    /// the server.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -126,7 +126,7 @@ impl Server {
         Self::start_with(exports, endpoints, settings, (workers, Some(listener)))
     }
 
-    /// Like [`Self::start_heard`], on sockets that listen already, each with TLS or without.
+    /// Like [`Self::start_heard`], on sockets that already listen, each with or without TLS.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -177,7 +177,7 @@ impl Server {
         Ok(Self { shared, workers, endpoints, by_tls, wake, acceptor })
     }
 
-    /// The endpoints in the order of the call, with the ports that the system picked.
+    /// The endpoints in the order of the call, with the ports that the system chose.
     #[must_use]
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
@@ -207,9 +207,9 @@ impl Server {
         Tuner(Arc::clone(&self.shared))
     }
 
-    /// Stops accepting, lets requests in flight finish until `deadline` from now, then closes.
-    /// Takes at most `deadline` plus [`limits::STOP_GRACE`]. A client is cut earlier if it takes no
-    /// reply for [`limits::STOP_PROGRESS_DEADLINE`].
+    /// Stops accepting, lets requests in flight finish for at most `deadline`, then closes all
+    /// connections. Takes at most `deadline` plus [`limits::STOP_GRACE`]. A client is cut earlier
+    /// if it takes no reply for [`limits::STOP_PROGRESS_DEADLINE`].
     #[must_use]
     pub fn stop(mut self, deadline: Duration) -> StopReport {
         self.stop_within(deadline)
@@ -222,14 +222,14 @@ impl Server {
         let stalled_before = self.shared.counters.stalled.get();
         self.shared.stopping_since.get_or_init(Instant::now);
         self.shared.stopping.store(true, Ordering::Release);
-        // Only a full counter could refuse this write, and then the acceptor is awake already.
+        // The eventfd refuses this write only if its counter is full; the acceptor is then awake.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         acceptor.join().expect("the accept thread does not panic");
         self.shared.pumps.cut_waiting();
         let registry = &self.shared.registry;
         registry.start_draining();
-        // Wakes connections that wait for memory, so that they give up; sending clients get less
-        // time.
+        // Wakes connections that wait for memory, so that they give up waiting; clients that are
+        // sending get less time.
         self.shared.budget.call_all();
         self.shared.budget.ring();
         self.workers.iter().for_each(WorkerConnections::look_all);
@@ -240,7 +240,7 @@ impl Server {
             self.workers.iter().for_each(WorkerConnections::close_all);
             still_running = registry.wait_until_empty(limits::STOP_GRACE);
         }
-        // TLS threads send the connections' last bytes.
+        // Gives the TLS threads time to send the connections' last bytes.
         self.shared.pumps.end(limits::STOP_GRACE);
         let stalled = self.shared.counters.stalled.get() - stalled_before;
         cut += usize::try_from(stalled).unwrap_or(usize::MAX);

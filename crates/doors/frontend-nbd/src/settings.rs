@@ -9,23 +9,22 @@ use crate::limits;
 /// A server's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections at a time; [`crate::Tuner`] changes it while the server runs.
+    /// Most connections at a time; [`crate::Tuner`] changes this limit while the server runs.
     pub connections_max: usize,
-    /// Connections that are still negotiating.
+    /// Most connections that may be negotiating at a time.
     pub negotiating_max: usize,
     /// Time for the whole negotiation.
     pub handshake_deadline: Duration,
     /// Memory for the payloads of all connections; can change while the server runs. It is the
     /// payload memory of the process ([`braid_ring::set_payload_memory`]): a third is registered
-    /// with rings, requests get the rest. Half of the rest, rounded down to a power of two, is the
-    /// largest request.
+    /// with rings, and requests get the rest. The largest request is half of that rest, rounded
+    /// down to a power of two.
     pub payload_bytes_max: usize,
-    /// When all connections are in use and another client comes, it may take the place of a
-    /// connection that is idle for longer than this; `None`: never. Can change while the server
-    /// runs.
+    /// Idle time after which a new client may take the place of a connection, if all connections
+    /// are in use; `None`: never. Can change while the server runs.
     pub idle_limit: Option<Duration>,
-    /// Time for a client to move [`limits::STRIDE_BYTES`] of a payload or a reply, or its end if
-    /// less is left.
+    /// Time for a client to move [`limits::STRIDE_BYTES`] of a payload or a reply, or the rest of
+    /// it if less is left.
     pub progress_deadline: Duration,
 }
 
@@ -45,7 +44,7 @@ impl Default for Settings {
 #[derive(Debug)]
 pub(crate) struct Bounds {
     connections_max: AtomicUsize,
-    /// Milliseconds; [`NEVER`] for no limit.
+    /// The idle limit in milliseconds; [`NEVER`] for no limit.
     idle_limit_ms: AtomicU64,
     payload_bytes_max: AtomicUsize,
 }
@@ -90,7 +89,7 @@ impl Bounds {
     }
 }
 
-/// The part of the payload memory that requests are granted.
+/// The part of the payload memory that is available to requests.
 pub(crate) fn granted_of(payload_bytes_max: usize) -> usize {
     payload_bytes_max - payload_bytes_max / 3
 }

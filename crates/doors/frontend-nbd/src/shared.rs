@@ -1,6 +1,6 @@
 //! The state that all threads of a server share: exports, settings, counters, memory, registry.
 //!
-//! Where it stands: below the connections, which work with it, and below their transports.
+//! Where it stands: below the connections and their transports, which use this state.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};

@@ -1,7 +1,7 @@
 //! A connected stream socket, Unix or TCP alike.
 //!
-//! Where it stands: the only place with blocking sends and receives; the ring submits its own.
-//! Sending never raises SIGPIPE (MSG_NOSIGNAL).
+//! Where it stands: the only place with blocking sends and receives; the ring submits its own
+//! operations. Sending never raises SIGPIPE (MSG_NOSIGNAL).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ use rustix::net::{
 pub(crate) struct Socket(Descriptor);
 
 impl Socket {
-    /// Takes a connected socket. `tcp` sets no-delay, and keepalive to notice a dead peer.
+    /// Wraps a connected socket. `tcp` sets no-delay, and keepalive to notice a dead peer.
     pub(crate) fn new(socket: OwnedFd, tcp: bool) -> io::Result<Self> {
         if tcp {
             set_tcp_nodelay(&socket, true)?;
@@ -34,7 +34,8 @@ impl Socket {
         Arc::clone(&self.0)
     }
 
-    /// Receives into `parts` in order, with `whole` until all are full; 0 at the end of stream.
+    /// Receives into `parts` in order, if `whole` until all parts are full; 0 at the end of the
+    /// stream.
     pub(crate) fn receive(&self, parts: &mut [IoSliceMut<'_>], whole: bool) -> io::Result<usize> {
         let flags = if whole { RecvFlags::WAITALL } else { RecvFlags::empty() };
         loop {
@@ -60,8 +61,8 @@ impl Socket {
         }
     }
 
-    /// Limits how long one `receive` and one `send` block; `None` for ever. A call that has moved
-    /// nothing by then fails with [`io::ErrorKind::WouldBlock`].
+    /// Limits how long one `receive` and one `send` block; `None` means no limit. A call that has
+    /// moved no byte when its limit passes fails with [`io::ErrorKind::WouldBlock`].
     pub(crate) fn set_timeouts(
         &self,
         receiving: Option<Duration>,
@@ -73,22 +74,23 @@ impl Socket {
     }
 
     /// Whether the peer has closed or reset the connection; false if the peer has only ended its
-    /// sending. A connection that does not receive would not notice otherwise.
+    /// sending. A connection that does not receive notices only by this check that its client is
+    /// gone.
     pub(crate) fn is_hung_up(&self) -> bool {
         let mut polled = [PollFd::new(&*self.0, PollFlags::empty())];
         let now = rustix::event::Timespec::default();
-        // The result makes no difference: the returned events do.
+        // Only the returned events matter, not the result of the call.
         let _ = poll(&mut polled, Some(&now));
         polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Ends both directions: threads that block on the socket return.
     pub(crate) fn cut(&self) {
-        // Fails if the peer is gone, and then nothing is left to end.
+        // This call fails if the peer is gone, and then there is nothing left to end.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 
-    /// Ends the receiving direction: a blocked reader returns, replies still go out.
+    /// Ends the receiving direction: a blocked reader returns, replies are still sent.
     pub(crate) fn stop_receiving(&self) {
         let _ = shutdown(&self.0, Shutdown::Read);
     }

@@ -1,7 +1,7 @@
 //! Carries out a connection's tasks on its export.
 //!
-//! Where it stands: both transports call it, on the thread that serves the connection, holding no
-//! lock that the export's completion needs. A panic of the export ends here.
+//! Where it stands: both transports call this module on the thread that serves the connection, and
+//! hold no lock that the export's completion needs. A panic of the export ends in this module.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use braid_ring::client::{Completion, Receiver, Token};
 use crate::connection::Task;
 use crate::export::Export;
 
-/// The result of a task that the connection has yet to learn.
+/// The result of a task, which the caller passes to the connection.
 pub(crate) enum TaskResult {
-    /// No result yet: the export's completion brings it.
+    /// There is no result yet: the export's completion will deliver it.
     Submitted,
-    /// Extents for the slot, with the length and the number that the client asked for.
+    /// The export's extents for the request in `slot`, with the length and the number of extents
+    /// that the client asked for.
     Described { slot: u32, extents: Vec<Extent>, asked: (u64, usize) },
-    /// The export for a client's claim, or the reason why it is refused.
+    /// The export for a client's claim, or the reason why the claim is refused.
     Claimed(Result<Arc<dyn Export>, String>),
-    /// The export panicked. `undone`: the slot of a request without a completion; any other request
-    /// was ended by its completion.
+    /// The export panicked. `undone` is the slot of a request that has no completion; a completion
+    /// has ended any other request.
     Panicked { undone: Option<u32> },
 }
 

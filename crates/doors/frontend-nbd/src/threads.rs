@@ -1,14 +1,16 @@
 //! The transport that needs only threads: a reader and a writer for each connection.
 //!
-//! Where it stands: it carries out the tasks of a [`Connection`] with blocking calls, where
-//! io_uring is not allowed. The reader does all but sending. The writer sends replies in the order
-//! in which requests end, as many per system call as are waiting. Any thread ends a request.
+//! Where it stands: this transport carries out the tasks of a [`Connection`] with blocking calls,
+//! where io_uring is not allowed. The reader does everything but sending. The writer sends replies
+//! in the order in which requests end, as many per system call as are waiting. A request may end on
+//! any thread.
 //!
-//! This transport and [`crate::ring`] are two, not one over two kinds of ring. They share the
-//! [`Connection`], its tasks ([`crate::task`]) and the registry. They differ in waiting and waking
-//! (a lock and two conditions; an inbox and turns). They also differ in how they notice a stalled
-//! client (timeouts of calls; timers). Threads that imitated a ring would need one more thread that
-//! polls sockets, and a hand-over to it for each request.
+//! This transport and [`crate::ring`] are two separate transports, not one over two kinds of ring.
+//! The two transports share the [`Connection`], its tasks ([`crate::task`]) and the registry. They
+//! differ in waiting and waking: threads use a lock and two conditions, the ring an inbox and
+//! turns. They also differ in noticing a stalled client: threads use timeouts of calls, the ring
+//! uses timers. Threads that imitated a ring would need one more thread that polls sockets, and a
+//! hand-over to that thread for each request.
 //!
 //! ```text
 //!   reader:  advance ─► tasks ─► export          writer:  batch ─► send ─► sent
@@ -18,8 +20,8 @@
 //! ```
 //!
 //! Invariants
-//! - No thread waits for a wake-up that does not come: `models`, under shuttle.
-//! - A panic, ours or an export's, ends here:
+//! - No thread waits for a wake-up that never comes: `models`, under shuttle.
+//! - A panic, of this crate or of an export, ends in this module:
 //!   `tests/hostile.rs::a_panicking_export_costs_one_connection`.
 
 #[cfg(all(test, shuttle))]
@@ -66,9 +68,9 @@ pub(crate) fn serve(shared: &Arc<Shared>, identity: Identity, socket: &Arc<Socke
 struct Line {
     shared: Arc<Shared>,
     connection: Mutex<Connection>,
-    /// The reader waits here.
+    /// The reader thread waits on this condition.
     room: Condvar,
-    /// The writer waits here.
+    /// The writer thread waits on this condition.
     work: Condvar,
 }
 
@@ -77,16 +79,16 @@ struct LineBell(Weak<Line>);
 impl Bell for LineBell {
     fn ring(&self) {
         if let Some(line) = self.0.upgrade() {
-            // Takes the lock, so that the bell does not ring between the reader's check and its
-            // sleep.
+            // Takes the connection's lock, so that the bell does not ring between the reader's
+            // check and its sleep.
             drop(line.connection.lock().unwrap_or_else(PoisonError::into_inner));
             line.room.notify_one();
         }
     }
 }
 
-/// The locked connection. It rings the budget's bells after unlocking: ringing takes the locks of
-/// other connections, and their threads may be ringing this connection's bell.
+/// The locked connection. Drop unlocks it, then rings the budget's bells: ringing takes the locks
+/// of other connections, whose threads may be ringing this connection's bell.
 struct ConnectionGuard<'a> {
     line: &'a Line,
     connection: Option<MutexGuard<'a, Connection>>,
@@ -114,7 +116,7 @@ impl Drop for ConnectionGuard<'_> {
 }
 
 impl ConnectionGuard<'_> {
-    /// Waits for room; but if bells of other connections are due, rings those and does not wait.
+    /// Waits for room. If bells of other connections must be rung, rings those and does not wait.
     fn wait_for_room(mut self) {
         if !self.line.shared.budget.is_due()
             && let Some(connection) = self.connection.take()
@@ -187,8 +189,8 @@ impl Line {
         }
     }
 
-    /// Waits for messages to send, or for tasks that a finished stretch left while the reader is
-    /// blocked in a receive. `None` when no more will come.
+    /// Waits for replies to send, or for tasks that a finished stretch left while the reader is
+    /// blocked in a receive. `None` when there will be no more replies.
     fn next_batch(&self, tasks: &mut Vec<Task>) -> Option<Batch> {
         let idle = |connection: &mut Connection| {
             !connection.has_batch() && !connection.has_tasks() && !connection.sends_no_more()
@@ -230,7 +232,7 @@ impl Line {
         let is_broken = result.is_err();
         let mut connection = self.lock();
         connection.sent(batch, result);
-        // The reader may be blocked in a receive for long, so this thread notes whether the
+        // The reader may be blocked in a receive for long, so the writer thread notes whether the
         // connection is idle.
         connection.beat(Instant::now());
         drop(connection);
@@ -284,7 +286,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Receives. A client that has sent no part of a payload may take any time.
+    /// Receives into lent memory. A client that has sent no part of a payload may take any time.
     fn receive(
         &self,
         receive: &mut ReceiveBuffers,
@@ -323,8 +325,8 @@ impl Reader<'_> {
             self.socket.set_timeouts(left, left)?;
         } else if self.has_timeout {
             let time = self.shared.settings.progress_deadline;
-            // The reader checks whether other connections need its memory, the writer also whether
-            // to stop.
+            // The reader wakes to check whether other connections need its memory; the writer wakes
+            // to check also whether to stop.
             let receiving = time.min(CONTENDED_DEADLINE);
             self.socket
                 .set_timeouts(Some(receiving), Some(time.min(STOP_PROGRESS_DEADLINE / 4)))?;
@@ -348,7 +350,7 @@ impl Reader<'_> {
     }
 }
 
-/// Sends replies until no more will come or the socket breaks.
+/// Sends replies until there will be no more, or until the socket breaks.
 fn write(socket: &Socket, line: &Arc<Line>) {
     let goes_on = |spent: Duration| spent < line.lock().patience();
     let mut tasks = Vec::new();
@@ -373,7 +375,8 @@ fn write(socket: &Socket, line: &Arc<Line>) {
     }
 }
 
-/// Sends a batch. If a call moves no whole stride, `goes_on` decides by the time spent.
+/// Sends a batch. If calls have moved less than a stride, `goes_on` decides by the time spent
+/// whether to continue.
 fn send_all(
     socket: &Socket,
     batch: &mut Batch,
@@ -385,7 +388,7 @@ fn send_all(
         let parts: Vec<IoSlice<'_>> = batch.parts().map(IoSlice::new).collect();
         let result = socket.send(&parts);
         drop(parts);
-        // A call blocks no longer than this; if more time passed, the server did not run.
+        // A send blocks no longer than this deadline; if more time passed, the server did not run.
         spent += asked_at.elapsed().min(STOP_PROGRESS_DEADLINE);
         match result {
             Ok(sent) if batch.advance(sent) => return Ok(()),

@@ -39,17 +39,18 @@ impl Tuner {
     /// Sets the limit of connections. Existing connections stay.
     pub fn set_connections_max(&self, count: usize) {
         self.0.bounds.set_connections_max(count);
-        // Existing connections keep their shares, so the budget never exceeds its limit.
+        // While more connections exist than the new limit allows, divides the shares among all of
+        // them, so that the budget never exceeds its limit.
         self.0.budget.set_connections_max(count.max(self.0.registry.count()));
     }
 
-    /// Sets how long a connection must be idle to lose its place to a new one.
+    /// Sets how long a connection must be idle before it may be cut for a new one.
     pub fn set_idle_limit(&self, limit: Option<Duration>) {
         self.0.bounds.set_idle_limit(limit);
     }
 
-    /// Sets the memory for payloads. Memory held beyond it comes back as replies go out. Old
-    /// clients were promised larger requests; those that no longer fit get `ENOMEM`.
+    /// Sets the memory for payloads. Memory held beyond the new limit is freed as replies are sent.
+    /// Older clients were promised larger requests; requests that no longer fit get `ENOMEM`.
     pub fn set_payload_bytes_max(&self, bytes: usize) {
         self.0.bounds.set_payload_bytes_max(bytes);
         braid_ring::set_payload_memory(bytes);
@@ -57,7 +58,7 @@ impl Tuner {
         self.0.budget.ring();
     }
 
-    /// The largest request of new clients, in bytes.
+    /// The largest request, in bytes, that new clients may send.
     #[must_use]
     pub fn request_bytes_max(&self) -> usize {
         request_bytes_max(self.0.budget.limit_bytes())

@@ -1,4 +1,4 @@
-//! A request allocates nothing once a connection is warm.
+//! A request allocates no memory once its connection has served enough requests.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 
@@ -21,7 +21,8 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const DEPTH: usize = 32;
 
-/// Counts allocations of `rounds` rounds of reads and writes in flight, the client's included.
+/// Counts the allocations during `rounds` rounds of reads and writes in flight, including the
+/// client's allocations.
 fn allocations(client: &mut Client, rounds: usize) -> usize {
     let read = Command::Read { offset: 4096, length: 4096, dont_fragment: false };
     let write = Command::Write { offset: 4096, length: 4096, fua: false };

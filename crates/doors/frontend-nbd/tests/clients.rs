@@ -1,6 +1,6 @@
-//! Common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. A test without
-//! its program prints that, and passes. Under `cargo xtask test`, which installs the programs, it
-//! fails.
+//! Tests with common clients: libnbd's nbdinfo and nbdcopy, qemu's qemu-img and qemu-io, fio. If
+//! its program is missing, a test prints that and passes. Under `cargo xtask test`, which installs
+//! the programs, the test fails.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use braid_test_needs::{Need, needs, skip};
 
 const SIZE: usize = 24 << 20;
 
-/// Runs a tool and returns its output; panics with all its output if it fails.
+/// Runs a tool and returns its output; panics with all the output if the tool fails.
 fn run(tool: &str, arguments: &[&str]) -> String {
     let output = Command::new(tool).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -26,7 +26,7 @@ fn uri(served: &TestServer, export: &str) -> String {
     Endpoint::Unix(served.socket.clone()).uri(export, false).to_string()
 }
 
-/// The bytes of an image: sparse blocks of noise between zeroes.
+/// The bytes of an image: every third block is noise, the others are zeroes.
 fn image() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut bytes = vec![0; SIZE];

@@ -1,4 +1,4 @@
-//! Tests of endpoints: modes, stale sockets, live ones, and refused addresses.
+//! Tests of endpoints: modes, stale and live sockets, and refused addresses.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +30,7 @@ fn the_socket_is_never_open_to_others() {
     let (watched, over) = (path.clone(), Arc::new(AtomicBool::new(false)));
     let (ending, looks) = (Arc::clone(&over), Arc::new(AtomicU64::new(0)));
     let looked = Arc::clone(&looks);
-    // Watches the socket's mode from the first moment on, while servers come and go.
+    // Watches the mode of the socket's file from its creation on, while servers start and stop.
     let watcher = std::thread::spawn(move || {
         while !ending.load(Ordering::Relaxed) {
             if let Ok(status) = std::fs::symlink_metadata(&watched) {
@@ -51,7 +51,7 @@ fn the_socket_is_never_open_to_others() {
     watcher.join().unwrap();
 }
 
-/// A service manager passes sockets on: they listen already, and it owns their files.
+/// A service manager passes on sockets that already listen, and whose files it owns.
 #[test]
 fn a_socket_that_listens_already_is_taken_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Clients that stall, die and lie cost their own connection and no other.
+//! Tests that a client that stalls, dies or lies costs its own connection and no other.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use braid_frontend_nbd::memory::MemoryExport;
 use braid_frontend_nbd::{ErrorCode, Notice, Settings};
 use braid_nbd_proto::{Command, wire};
 
-/// A client's bytes to negotiate structured replies and read one sector.
+/// The bytes of a client that negotiates structured replies and reads one sector.
 fn whole_handshake() -> Vec<u8> {
     let mut bytes = 3_u32.to_be_bytes().to_vec();
     bytes.extend(wire::encode_option(wire::OPT_STRUCTURED_REPLY, &[]));
@@ -200,7 +200,8 @@ fn a_write_cut_off_in_its_payload_is_nobodys_error() {
     assert_eq!(export.bytes()[..4096], [0; 4096]);
 }
 
-/// Sends an attack: long payloads are announced and do not come, or long replies are not read.
+/// Sends an attack: announces long payloads and does not send them, or requests long replies and
+/// does not read them.
 fn attack(client: &mut Client, kind: usize, bytes: u32) {
     let header = |command: Command| command.header(1).encode();
     let write = header(Command::Write { offset: 0, length: bytes, fua: false });
@@ -227,7 +228,7 @@ fn clients_that_sit_on_their_memory_do_not_stop_others() {
     let mut good = Client::connect(&served.socket);
     let start = Instant::now();
     for round in 0..200 {
-        // 8 MiB are granted, a quarter of it dealt out to 256 connections.
+        // 8 MiB are granted, and a quarter of that is divided among 256 connections.
         let data = vec![round as u8; 8 << 10];
         good.write(512, &data).unwrap();
         assert_eq!(good.read(512, 8 << 10).unwrap(), data);

@@ -1,4 +1,4 @@
-//! All tests of the server once more, with its connections on io_uring workers.
+//! Runs all tests of the server once more, with the connections on io_uring workers.
 //!
 //! Without io_uring the tests run over threads and print that.
 

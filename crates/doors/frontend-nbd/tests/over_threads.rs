@@ -1,4 +1,4 @@
-//! The tests of the server, in one program: separate programs would each be linked.
+//! All tests of the server in one program, since each separate program would have to be linked.
 //!
 //! `over_the_ring` runs most of these tests once more. Tests that count allocations have programs
 //! of their own.

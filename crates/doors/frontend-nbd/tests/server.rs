@@ -1,5 +1,5 @@
-//! The server through our own client: reads return written data, errors have the right code, and
-//! each request gets exactly one reply whatever the export does.
+//! Tests the server with braid's own client: reads return written data, errors have the right code,
+//! and each request gets exactly one reply whatever the export does.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ fn every_error_of_an_export_reaches_the_client() {
         for structured in [false, true] {
             let mut client = Client::try_connect(&served.socket, "", structured).unwrap();
             assert_eq!(client.read(0, 10), Err(code));
-            // As a write behind the end that the client knows.
+            // OutOfRange is answered as for a write behind the end that the client was told.
             let is_behind = error == RequestError::OutOfRange;
             let of_write = if is_behind { ErrorCode::NoSpace } else { code };
             assert_eq!(client.write(0, &[0; 10]), Err(of_write));

@@ -1,4 +1,5 @@
-//! Stopping: in bounded time, with replies in flight delivered, in every state a client can be in.
+//! Tests that a stop takes bounded time and delivers replies in flight, in every state that a
+//! client can have.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! Requests longer than a stretch: each byte goes to the export once, other requests run in
+//! Tests requests longer than a stretch: each byte goes to the export once, other requests run in
 //! between, and the request ends when its client is gone.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use braid_nbd_proto::{Command, Style};
 const SIZE: u64 = 40 << 40;
 const STRETCH: u64 = 1 << 40;
 
-/// An export of [`SIZE`] bytes, which answers when the test decides.
+/// An export of [`SIZE`] bytes, which answers a request when the test decides.
 struct VastExport {
     shelf: Shelf,
     zeroes_fast: bool,

@@ -1,4 +1,4 @@
-//! TLS: the admitted and the refused clients; all else works as without TLS.
+//! Tests TLS: which clients are admitted and which refused; everything else works as without TLS.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -23,7 +23,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 /// Length of a reply that exceeds any socket buffer.
 const LONG: usize = 6 << 20;
 
-/// A certificate authority; it writes files into folders, with the names that QEMU and nbdkit use.
+/// A certificate authority that writes files into folders, with the names that QEMU and nbdkit use.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -92,7 +92,7 @@ fn config(folder: &Path, shows: bool) -> Arc<ClientConfig> {
     })
 }
 
-/// Client flags: fixed newstyle, and no zeroes.
+/// Flags that a client sends in the handshake: fixed newstyle, and no zeroes.
 const FLAGS: [u8; 4] = [0, 0, 0, 3];
 
 fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
@@ -103,8 +103,8 @@ fn start_tls(stream: &mut UnixStream, flags: [u8; 4]) {
     assert_eq!(answer[12..16], wire::REP_ACK.to_be_bytes());
 }
 
-/// A socket whose connections blocking threads carry over TLS: clients without TLS reach the server
-/// there.
+/// A local socket for clients without TLS: blocking threads forward its connections to the server
+/// over TLS.
 fn stripped(served: &TlsServer, config: &Arc<ClientConfig>) -> (PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.sock");
@@ -138,7 +138,7 @@ fn strip(mut client: UnixStream, server: &Path, config: Arc<ClientConfig>) -> Op
     client.set_nonblocking(true).ok()?;
     tls.set_buffer_limit(None);
     let mut buffer = vec![0; 64 << 10];
-    // The thread polls the sockets in a busy loop: a test can afford that.
+    // The thread polls the sockets in a busy loop, which a test can afford.
     let mut waiting: Vec<u8> = Vec::new();
     loop {
         let mut has_moved = false;
@@ -207,7 +207,7 @@ fn who_shows_none_or_a_strangers_is_not_let_in() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (served, _) = serve(known(&authority), Settings::default());
     let (own, others) = (authority.folder("client"), stranger.folder("client"));
-    // A client that trusts the server's authority, with a certificate of another authority.
+    // This client trusts the server's authority, but has a certificate of another authority.
     let ca = std::fs::read_to_string(own.path().join("ca-cert.pem")).unwrap();
     write(&others.path().join("ca-cert.pem"), &ca);
     for config in [config(own.path(), false), config(others.path(), true)] {
@@ -285,11 +285,11 @@ fn who_says_nothing_holds_up_no_other_and_is_cut() {
     let folder = authority.folder("client");
     let (path, _kept) = stripped(&served, &config(folder.path(), true));
     assert_eq!(Client::connect(&path).read(0, 5).unwrap(), [0; 5]);
-    // More clients than the limit: the oldest are cut.
+    // Connects more clients than the limit allows, so that the oldest are cut.
     let more: Vec<UnixStream> =
         (0..4).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     for stream in &mut silent {
-        // Bytes that were not read yet come first; then the stream ends.
+        // The stream gives bytes that were not read yet, then ends.
         let _cut = stream.read_to_end(&mut Vec::new());
     }
     eventually("the others are cut", || served.server.counts().negotiations_failed == 6);
@@ -300,7 +300,7 @@ fn who_says_nothing_holds_up_no_other_and_is_cut() {
 #[test]
 fn half_handshakes_keep_no_client_out() {
     let authority = Authority::new();
-    // With the longest deadline the peers would stay connected.
+    // Uses the default, longest deadline, with which the peers would stay connected.
     let settings = Settings { negotiating_max: 4, ..Settings::default() };
     let (served, _) = serve(known(&authority), settings);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -378,8 +378,8 @@ fn a_client_that_reads_late_gets_all_that_was_said_before_the_end() {
     let mut reply = vec![0; 16 + LONG];
     let (most, last) = reply.split_at_mut(LONG - (300 << 10));
     stream.read_exact(most).unwrap();
-    // By now the connection has usually sent all, waited a second for the client to close, and
-    // ended.
+    // By now the connection has usually sent all bytes, waited a second for the client to close,
+    // and ended.
     thread::sleep(limits::CLOSE_TIMEOUT + Duration::from_millis(500));
     stream.read_exact(last).unwrap();
     assert!(reply[16..] == export.bytes()[..LONG]);
@@ -410,7 +410,7 @@ fn folders_that_cannot_be_used_are_refused_by_the_file() {
             let error = load(folder.path());
             assert!(matches!(error, CertificateError::Content { .. }), "{text}: {error}");
         }
-        // Opening a pipe would block.
+        // Replaces the file by a named pipe, whose opening would block.
         std::fs::remove_file(folder.path().join(name)).unwrap();
         let made = std::process::Command::new("mkfifo")
             .args(["-m", "600"])
@@ -426,7 +426,7 @@ fn folders_that_cannot_be_used_are_refused_by_the_file() {
     assert!(matches!(load(folder.path()), CertificateError::KeyOpen { mode: 0o644, .. }));
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert!(Tls::load(folder.path(), Clients::Known).unwrap().is_closed());
-    // The key of another certificate.
+    // Puts the key of another certificate in place of the server's key.
     std::fs::copy(Authority::new().folder("server").path().join("server-key.pem"), &key).unwrap();
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(named(&load(folder.path())), "server-cert.pem");

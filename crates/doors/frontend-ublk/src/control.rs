@@ -1,4 +1,4 @@
-//! Commands about devices; each call waits for its command's end.
+//! Commands about ublk devices; each call waits for the end of its command.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -14,13 +14,14 @@ const NODE: &str = "/dev/ublk-control";
 pub(crate) struct Control(Calls);
 
 pub(crate) enum ControlError {
-    /// The driver's node cannot be opened: no module, or no right to use it.
+    /// The driver's device node cannot be opened: the module is missing, or the user has no right
+    /// to use the node.
     Node(io::Error),
     Ring(io::Error),
 }
 
 impl Control {
-    /// Fails without the driver's module, the right to use it, or a ring.
+    /// Opens the driver. Fails without the driver's module, the right to use it, or a ring.
     pub(crate) fn open() -> Result<Self, ControlError> {
         let file =
             OpenOptions::new().read(true).write(true).open(NODE).map_err(ControlError::Node)?;
@@ -51,7 +52,7 @@ impl Control {
         }
     }
 
-    /// Makes a device; returns it as the kernel made it.
+    /// Makes a device; returns the description that the kernel gives of it.
     pub(crate) fn add(&mut self, mut info: DeviceInfo) -> io::Result<DeviceInfo> {
         self.call(command::ADD_DEV, info.dev_id, (0, info.as_mut_bytes()))?;
         Ok(info)
@@ -73,7 +74,7 @@ impl Control {
         self.call(command::UPDATE_SIZE, id, (sectors, &mut []))
     }
 
-    /// Makes the disk, once all queues have fetched.
+    /// Makes the disk of a device, once all its queues have fetched.
     pub(crate) fn start(&mut self, id: u32) -> io::Result<()> {
         self.call(command::START_DEV, id, (u64::from(std::process::id()), &mut []))
     }
@@ -82,7 +83,7 @@ impl Control {
         self.plain(command::STOP_DEV, id)
     }
 
-    /// Deletes the device; `waits` until no process has it open.
+    /// Deletes the device; if `waits`, waits until no process has the device open.
     pub(crate) fn delete(&mut self, id: u32, waits: bool) -> io::Result<()> {
         if !waits {
             let deleted = self.plain(command::DEL_DEV_ASYNC, id);
@@ -97,7 +98,7 @@ impl Control {
         self.plain(command::START_USER_RECOVERY, id)
     }
 
-    /// Lets the disk go on, once all queues have fetched.
+    /// Lets the disk of a recovered device continue, once all queues have fetched.
     pub(crate) fn end_recovery(&mut self, id: u32) -> io::Result<()> {
         self.call(command::END_USER_RECOVERY, id, (u64::from(std::process::id()), &mut []))
     }

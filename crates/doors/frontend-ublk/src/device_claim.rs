@@ -1,8 +1,8 @@
-//! Checks the driver and finds a device number.
+//! Checks the ublk driver and finds a device number for the array.
 //!
 //! A number is free if no device has it. A killed server of the same array may have left a device.
-//! This module finds it, and `door` takes it over. Without a number all devices are searched for
-//! it.
+//! This module finds such a device, and `door` takes it over. If no number is given, all devices
+//! are searched for such a device.
 
 use std::io;
 use std::time::Instant;
@@ -20,16 +20,16 @@ const DEVICES: &str = "/sys/class/ublk-char";
 /// Why the array gets no device.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// No driver is loaded.
+    /// The ublk driver is not loaded.
     #[error("the kernel's ublk_drv is not loaded: there is no /dev/ublk-control")]
     NoDriver,
-    /// The kernel forbids this user to use the driver.
+    /// The kernel forbids this user to use the ublk driver.
     #[error("/dev/ublk-control may not be used by this user")]
     Denied,
     /// This process cannot make an io_uring ring.
     #[error("ublk needs io_uring, which the kernel refuses to this process")]
     NoRing(#[source] io::Error),
-    /// The driver lacks a feature.
+    /// The ublk driver lacks a feature that the door needs.
     #[error("the kernel's ublk_drv is too old: braid needs Linux 6.6 or later")]
     TooOld,
     /// A living server has the device.
@@ -37,10 +37,10 @@ pub enum ClaimError {
     Served {
         /// The device's number.
         id: u32,
-        /// The server's process.
+        /// The process ID of the server.
         pid: i32,
     },
-    /// The device is another array's, or another program's.
+    /// The device belongs to another array, or to another program.
     #[error("/dev/ublkb{0} exists, and belongs to another array")]
     Foreign(u32),
     /// The kernel does not release a dead server's device.
@@ -49,26 +49,26 @@ pub enum ClaimError {
     /// A system call failed.
     #[error("{call} failed")]
     System {
-        /// The call.
+        /// The system call that failed.
         call: &'static str,
-        /// The reason.
+        /// Why the call failed.
         source: io::Error,
     },
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SearchResult {
-    /// No such device: make one, with this number or any.
+    /// There is no such device: make one with this number, or with any number for `None`.
     Nothing(Option<u32>),
     Waiting(DeviceInfo),
 }
 
-/// The driver, and a free number or a device to take over.
+/// The open driver, and a free number or a device to take over.
 pub struct DeviceClaim {
     pub(crate) control: Control,
     pub(crate) found: SearchResult,
     pub(crate) array: u64,
-    /// Whether the kernel gives a live device another size.
+    /// Whether the kernel can change the size of a live device.
     pub(crate) can_resize: bool,
 }
 
@@ -134,7 +134,7 @@ fn failed(source: io::Error) -> ClaimError {
 }
 
 fn lives(pid: i32) -> bool {
-    // A process of another user counts as alive (EPERM). A signal needs no `/proc`.
+    // A process of another user counts as alive (EPERM). Tests with a signal, not by `/proc`.
     Pid::from_raw(pid.max(0)).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 

@@ -1,6 +1,6 @@
 //! The crate's interface: it opens an array as a block device, and closes it.
 //!
-//! It makes a device, or takes over the device of a killed server, which `device_claim` found.
+//! The door makes a device, or takes over the device of a killed server that `device_claim` found.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,7 +32,7 @@ pub enum OpenError {
     /// Another process has made a device with this number after the number was found free.
     #[error("/dev/ublkb{0} is there already")]
     Taken(u32),
-    /// The device that a dead server left has another size, block or access.
+    /// The device that a dead server left has another size, block size or access than the array.
     #[error("/dev/ublkb{0} was made with another size, another block, or for other access")]
     Differs(u32),
     /// The kernel forbids this user to make or start the device.
@@ -41,9 +41,9 @@ pub enum OpenError {
     /// Another system call failed.
     #[error("{call} failed")]
     System {
-        /// The call.
+        /// The system call that failed.
         call: &'static str,
-        /// The reason.
+        /// Why the call failed.
         source: io::Error,
     },
 }
@@ -51,9 +51,9 @@ pub enum OpenError {
 /// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseResult {
-    /// The device was mounted or opened exclusively; its users get errors from now on.
+    /// Whether the device was mounted or opened exclusively; its users get errors from now on.
     pub was_in_use: bool,
-    /// The device is deleted; false if the deadline came first.
+    /// Whether the device is deleted; false if the deadline passed first.
     pub is_gone: bool,
 }
 
@@ -128,7 +128,7 @@ fn serve(
 ) {
     match Commands::new(file, number, depth) {
         Ok(commands) => {
-            // The thread that opens the door waits for all reports.
+            // The send cannot fail, since the thread that opens the door waits for all reports.
             let _ = ready.send(Ok(()));
             drop(ready);
             Server::new(queue, commands).run();
@@ -144,7 +144,7 @@ struct Device {
     id: u32,
     queues: Queues,
     life: Arc<Life>,
-    /// Whether the kernel gives it another size while it lives.
+    /// Whether the kernel can change the device's size while the device is live.
     can_resize: bool,
 }
 
@@ -174,7 +174,7 @@ impl Device {
         was_in_use
     }
 
-    /// Makes the kernel write back its cached pages of the device, which a stop would throw away.
+    /// Makes the kernel write back its cached pages of the device, which a stop would discard.
     /// Returns whether the device is mounted or opened exclusively.
     fn write_back(&self) -> bool {
         let exclusive = i32::try_from(rustix::fs::OFlags::EXCL.bits()).expect("a flag");
@@ -194,10 +194,11 @@ fn node(id: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{id}"))
 }
 
-/// An array as a block device. Dropping it deletes the device.
+/// An array as a block device. Drop deletes the device.
 pub struct Door {
     path: PathBuf,
-    /// Ends before the device does. `None` if the kernel cannot resize it.
+    /// The thread that follows the array's size, which ends before the device does. `None` if the
+    /// kernel cannot resize the device.
     size: Option<SizeWatch>,
     device: Option<Device>,
     was_taken_over: bool,
@@ -210,8 +211,8 @@ impl std::fmt::Debug for Door {
 }
 
 impl Door {
-    /// Makes `disk`, with these logical blocks, a device. Calls `on_gone` if another process
-    /// deletes the device.
+    /// Makes a block device of `disk`, with these logical blocks. Calls `on_gone` if another
+    /// process deletes the device.
     ///
     /// # Errors
     /// See [`OpenError`]; no new device is left after an error.
@@ -246,7 +247,7 @@ impl Door {
                 true
             }
         };
-        // A dead server's device may have the size of before a change of shape.
+        // A dead server's device may have the array's size from before a change of shape.
         let known_bytes = (!was_taken_over).then_some(shape.size_bytes);
         let watch = || SizeWatch::new((device.id, array), Arc::clone(&disk), known_bytes);
         let size = can_resize.then(watch).transpose();
@@ -281,11 +282,12 @@ impl Door {
             return CloseResult { was_in_use: false, is_gone: true };
         };
         let size = self.size.take();
-        // Deleting waits for other processes and for the array; the caller must not wait so long.
+        // Deletes on another thread: deleting waits for other processes and for the array, and the
+        // caller must not wait so long.
         let (sender, receiver) = channel();
         let body = move || {
             drop(size);
-            // After the deadline the receiver is gone.
+            // The send fails after the deadline, when the receiver is gone.
             let _ = sender.send(device.end());
         };
         match Builder::new().name("braid-ublk-end".into()).spawn(body) {
@@ -358,7 +360,7 @@ fn taken_over(
     match went_on {
         Ok(()) => Ok(device),
         Err(error) => {
-            // The device goes on waiting for the next server.
+            // The device continues to wait for the next server.
             device.life.is_ending.store(true, Ordering::SeqCst);
             device.queues.end();
             device.queues.join();

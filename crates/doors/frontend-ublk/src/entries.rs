@@ -1,6 +1,6 @@
-//! The trait between a queue's thread and the ring through which the queue's requests come.
+//! The trait between a queue's thread and the ring through which the queue's requests arrive.
 //!
-//! The kernel has an entry from `fetch` or `commit` until its command ends or fails.
+//! The kernel has an entry from `fetch` or `commit` until the entry's command ends or fails.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,9 +9,9 @@ use braid_ublk_proto::wire::Description;
 
 #[derive(Debug)]
 pub(crate) enum RingEvent {
-    /// The bell rang; `is_heard_again`: the kernel goes on watching it.
+    /// The bell rang. If `is_heard_again`, the kernel continues to watch the bell.
     Bell { is_heard_again: bool },
-    /// The command of an entry has ended: the entry holds a request, or an error ends it for good.
+    /// The command of an entry has ended: the entry holds a request, or has failed for good.
     Entry { tag: u16, result: io::Result<()> },
 }
 
@@ -37,10 +37,10 @@ pub(crate) trait Entries {
     /// Copies a read's payload to the kernel.
     fn copy_out(&self, tag: u16, payload: &[u8]) -> io::Result<()>;
 
-    /// Submits all commands, and with `sleeps` waits for a completion.
+    /// Submits all commands, and if `sleeps` waits for a completion.
     ///
     /// # Panics
-    /// On an error that only a mistake of ours can cause.
+    /// On an error that only a mistake in this crate can cause.
     fn enter(&mut self, sleeps: bool);
 
     fn reap(&mut self, ended: &mut Vec<RingEvent>);

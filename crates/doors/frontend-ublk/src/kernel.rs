@@ -1,11 +1,13 @@
-//! Commands for the kernel, and the memory that they name: this crate's only code with addresses.
+//! Commands for the kernel, and the memory that the commands name: this crate's only code with
+//! addresses.
 //!
-//! A command about a device names memory while it runs, and its caller waits for its end. A command
-//! about a request names none. Descriptions of requests are in a mapped area: the kernel writes an
-//! entry's description before its command ends, and again only during its next command.
+//! A command about a device names memory while it runs, and the caller waits for the command's end.
+//! A command about a request names no memory. Descriptions of requests are in a mapped area: the
+//! kernel writes an entry's description before its command ends, and again only during its next
+//! command.
 //!
 //! Invariants
-//! - The description of an entry whose command is out is not read: asserted in `description`.
+//! - The description of an entry whose command is running is not read: asserted in `description`.
 //! - Memory of a running command about a device is never freed: `drop`.
 
 use std::fs::File;
@@ -26,12 +28,12 @@ use zerocopy::IntoBytes;
 
 use crate::entries::{Entries, RingEvent};
 
-/// The user data of the bell's command, which belongs to no entry.
+/// The user data of the command that watches the bell, which belongs to no entry.
 const BELL: u64 = u64::MAX;
 
 const COMMAND_BYTES: usize = 80;
 
-/// The most bytes that go with a command about a device.
+/// The most bytes of memory that a command about a device may name.
 const WITH_BYTES_MAX: usize = 256;
 
 const PAGE_BYTES: usize = 4096;
@@ -51,10 +53,11 @@ impl Calls {
         Ok(Self { ring, file, with, is_out: false })
     }
 
-    /// Gives a command and waits for its end. `bytes` go with it, and return the kernel's answer.
+    /// Submits a command and waits for its end. The command names the memory `bytes`, in which the
+    /// kernel returns its answer.
     ///
     /// # Panics
-    /// With too many bytes, or on an error that only a mistake of ours can cause.
+    /// With too many bytes, or on an error that only a mistake in this crate can cause.
     #[allow(unsafe_code)]
     pub(crate) fn call(
         &mut self,
@@ -92,7 +95,7 @@ impl Drop for Calls {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if !self.is_out {
-            // SAFETY: only this line drops it, and nothing uses it afterwards.
+            // SAFETY: only this line drops the memory, and no code uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.with) };
         }
     }
@@ -107,7 +110,7 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// A ring for queue `number` of a device, which has `depth` entries.
+    /// Makes a ring for queue `number` of a device; the queue has `depth` entries.
     pub(crate) fn new(file: Arc<File>, number: u16, depth: u16) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag();
@@ -166,8 +169,8 @@ impl Entries for Commands {
         let all = self.descriptions.as_ptr().cast::<Description>();
         debug_assert!(self.descriptions.len() >= self.out.len() * size_of::<Description>());
         // SAFETY: the address is within the mapping, which covers all entries; any bytes are a
-        // description. The kernel wrote it before the reaped command ended, and does not write it
-        // until the entry is out again.
+        // description. The kernel wrote the description before the reaped command ended, and does
+        // not write it until the entry's next command.
         unsafe { all.add(index).read_volatile() }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Where it stands: between the kernel's ublk_drv and a [`Disk`], which the runtime's volume is.
 //! `braid-ublk-proto` decides the meaning of commands and requests; this crate has descriptors,
-//! rings and threads. It has no devices of users other than root, no zones, no zero copy.
+//! rings and threads. The crate supports no devices of users other than root, no zones and no zero
+//! copy.
 //!
 //! ```text
 //!   device_claim   is there a driver? whose is the device with that number?
@@ -15,10 +16,10 @@
 //! Each queue has a thread.
 //!
 //! A payload is copied once, between the request's pages and the array's own memory, by pread(2)
-//! and pwrite(2) on the device's file. No memory is lent beyond a system call.
+//! and pwrite(2) on the device's file. No memory is lent to the kernel beyond a system call.
 //!
-//! Back-pressure: a queue whose requests hold [`limits::QUEUE_BYTES_MAX`] keeps its next requests
-//! waiting, without memory. The kernel's requests in flight are limited by the queue's entries.
+//! Back-pressure: when a queue's requests hold [`limits::QUEUE_BYTES_MAX`], its next requests wait
+//! without memory. The kernel's requests in flight are limited by the queue's entries.
 //!
 //! When this process dies the kernel keeps the device, and holds programs' requests until the next
 //! server of the same array takes the device over. The kernel then repeats all unanswered requests.
@@ -26,7 +27,7 @@
 //! Invariants
 //! - A clean stop deletes the device. A kill leaves it to the next server of the same array, and to
 //!   no other: `cargo xtask ublk`.
-//! - This process does not reach memory that the kernel may write: asserted in `kernel.rs`.
+//! - This process does not touch memory that the kernel may write: asserted in `kernel.rs`.
 //!
 //! # Layers
 //!

@@ -8,20 +8,20 @@ use braid_ublk_proto::limits::REQUEST_BYTES_MAX;
 /// disks busy.
 pub const QUEUE_BYTES_MAX: usize = 16 << 20;
 
-/// Stack of a queue's thread: the array's machines run on it.
+/// Stack size of a queue's thread, on which the array's machines run.
 pub(crate) const STACK_BYTES: usize = 1 << 20;
 
 /// Time in which the kernel must release a dead server's device; the kernel looks every five
 /// seconds.
 pub(crate) const DEATH_DEADLINE: Duration = Duration::from_secs(15);
 
-/// Time in which a new device's file appears and can be opened: udev has to set it up.
+/// Time in which a new device's file must appear and become usable: udev has to set the file up.
 pub(crate) const NODE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Time to end a device that could not be opened completely.
+/// Time to delete a device that could not be opened completely.
 pub(crate) const UNDO_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Time from one look at the array's size to the next.
+/// Interval between two looks at the array's size.
 pub(crate) const SIZE_LOOK: Duration = Duration::from_millis(500);
 
 /// Pause between two polls of a state for which no descriptor can be polled.

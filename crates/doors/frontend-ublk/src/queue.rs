@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Only one thread may give commands about a queue. So other threads leave finished operations in
-//! the inbox of that thread. They wake it once for all that came while it slept.
+//! the inbox of that thread. They wake the queue's thread once for all operations that finished
+//! while it slept.
 //!
 //! Invariants
 //! - Each description of the kernel's is answered once, and no operation reaches beyond the array
@@ -51,9 +52,9 @@ impl Queue {
     }
 
     fn post(&self, message: QueueMessage) {
-        // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
+        // The inbox is never closed, so it refuses no message; the thread's end drops its content.
         if let Ok(Bell::Ring) = self.inbox.push(message, true) {
-            // The write fails only after 2^64 wakes without a read, and then the bell rings
+            // The write fails only after 2^64 wakes without a read, and in that case the bell rings
             // already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
@@ -76,7 +77,7 @@ pub(crate) struct Server<E> {
     queue: Arc<Queue>,
     commands: E,
     pending: Vec<Option<PendingRequest>>,
-    /// Entries with a fetch that the kernel has not ended.
+    /// Number of entries with a fetch that the kernel has not ended.
     live: usize,
     under_way: usize,
     held_bytes: usize,
@@ -92,7 +93,7 @@ impl<E: Entries> Server<E> {
         Self { queue, commands, pending, live, under_way, held_bytes, in_hand, is_told_to_end }
     }
 
-    /// Runs until the kernel has ended all entries, or the door asks the thread to end.
+    /// Serves requests until the kernel has ended all entries, or the door asks the thread to end.
     pub(crate) fn run(mut self) {
         let (mut ended, mut items) = (Vec::new(), Vec::new());
         self.commands.watch(self.queue.bell.as_fd());
@@ -134,7 +135,7 @@ impl<E: Entries> Server<E> {
     /// Empties the bell, so that it can ring again.
     fn hear(&self) {
         let mut count = [0; 8];
-        // Fails if an earlier completion has emptied the bell.
+        // The read fails if the bell was emptied after an earlier completion.
         let _ = rustix::io::read(&self.queue.bell, &mut count);
     }
 
@@ -160,7 +161,7 @@ impl<E: Entries> Server<E> {
             }
             let operation = self.operation(tag, &request);
             let operation = match operation {
-                // The next operation to end gives some memory back.
+                // The request waits, since the next operation that ends gives memory back.
                 Err(Errno::NoMemory) if self.under_way > 0 => return,
                 operation => operation,
             };
@@ -179,7 +180,7 @@ impl<E: Entries> Server<E> {
         }
     }
 
-    /// The operation for a request; copies a write's payload from the kernel.
+    /// The array's operation for a request; copies a write's payload from the kernel.
     fn operation(&self, tag: u16, request: &Request) -> Result<ClientRequest, Errno> {
         let memory = |length: u32| {
             Payload::try_for_overwriting(length as usize).map_err(|_| Errno::NoMemory)

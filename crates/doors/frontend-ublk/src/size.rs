@@ -14,15 +14,16 @@ use braid_ublk_proto::wire::state;
 use crate::control::{Control, ControlError};
 use crate::limits::SIZE_LOOK;
 
-/// Bits from bytes to sectors of 512 bytes.
+/// Number of bits by which bytes are shifted to sectors of 512 bytes.
 const SECTOR_SHIFT: u32 = 9;
 
-/// The thread, and the channel whose end ends it. A drop waits for it.
+/// The thread that follows the array's size, and the channel whose end ends the thread. Drop waits
+/// for the thread.
 pub(crate) struct SizeWatch(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl SizeWatch {
-    /// Follows the size of `disk` for the device with this number and the array's word, which has a
-    /// size of `known_bytes`; `None` if that is not known.
+    /// Follows the size of `disk` for the device with this number and the array's word, whose size
+    /// is `known_bytes`; `None` if that size is not known.
     pub(crate) fn new(
         (id, array): (u32, u64),
         disk: Arc<dyn Disk>,
@@ -56,8 +57,9 @@ impl SizeWatch {
     }
 }
 
-/// Whether the device lives and is the array's. Another program may have deleted it, and its number
-/// may be another device's. Older kernels crash if a device without a disk is resized.
+/// Whether the device is live and belongs to the array. Another program may have deleted the
+/// device, and another device may have its number. Older kernels crash if a device without a disk
+/// is resized.
 fn is_ours(control: &mut Control, id: u32, array: u64) -> bool {
     let found = control.look(id).ok().flatten();
     found.is_some_and(|info| info.state == state::LIVE && info.ublksrv_flags == array)

@@ -1,4 +1,4 @@
-//! Eventfds: a client's kicks and calls for a ring, and the door's own.
+//! Eventfds: a client's kicks and calls for a ring, and the door's own eventfds.
 
 use std::fs::File;
 use std::io;
@@ -9,15 +9,15 @@ use braid_ring::Descriptor;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// The kernel's name of an eventfd in `/proc`.
+/// The name by which the kernel lists an eventfd in `/proc`.
 const KIND: &str = "anon_inode:[eventfd]";
 
 pub(crate) fn bell() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Accepts a client's descriptor only if it is an eventfd: a pipe fills up if its other end does
-/// not read it, and the next write to it would block.
+/// Accepts a client's descriptor only if it is an eventfd: a pipe that the other end does not read
+/// fills up, and then a write blocks.
 pub(crate) fn adopt(file: File) -> Option<Descriptor> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     // Without /proc the client's descriptor is accepted unchecked.
@@ -26,17 +26,17 @@ pub(crate) fn adopt(file: File) -> Option<Descriptor> {
 }
 
 pub(crate) fn ring(bell: impl AsFd) {
-    // The write fails only after 2^64 rings without a read, and then the bell rings already.
+    // The write fails only after 2^64 rings without a read, when the bell rings already.
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }
 
-/// Resets the bell, so that it rings anew the next time; never waits.
+/// Resets the bell, so that it can ring again; never waits.
 pub(crate) fn hear(bell: impl AsFd) {
     let mut count = [0; 8];
     let parts = &mut [io::IoSliceMut::new(&mut count)];
-    // Fails if the bell was reset before.
+    // The read fails if the bell has been reset already.
     let heard = rustix::io::preadv2(&bell, parts, u64::MAX, ReadWriteFlags::NOWAIT);
-    // An old kernel, whose eventfds do not support RWF_NOWAIT.
+    // Reads on an old kernel, whose eventfds do not support RWF_NOWAIT.
     if heard == Err(Errno::OPNOTSUPP) && rings(&bell) {
         let _ = rustix::io::read(&bell, &mut count);
     }

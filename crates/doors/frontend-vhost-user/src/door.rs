@@ -1,4 +1,4 @@
-//! The crate's interface: it serves an array at a socket, to one client after the other.
+//! The crate's interface: it serves an array at a socket, to one client at a time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,18 +26,18 @@ use crate::session::{Queues, Session};
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed")]
 pub struct OpenError {
-    /// The call.
+    /// The system call that failed.
     pub call: &'static str,
-    /// The reason.
+    /// Why the call failed.
     pub source: io::Error,
 }
 
 /// The result of a close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseResult {
-    /// A client was connected.
+    /// Whether a client was connected.
     pub was_in_use: bool,
-    /// Requests taken from rings and not answered before the deadline.
+    /// Number of requests that were taken from rings and not answered before the deadline.
     pub unanswered: usize,
 }
 
@@ -62,7 +62,7 @@ impl Life {
     }
 }
 
-/// An array served to virtual machines. Dropping it closes it.
+/// An array served to virtual machines. Drop closes the door.
 pub struct Door {
     life: Arc<Life>,
     thread: Option<JoinHandle<()>>,
@@ -102,8 +102,8 @@ impl Door {
         Ok(Self { life, thread: Some(thread) })
     }
 
-    /// Answers requests that end before the deadline, then disconnects the client. It may go to the
-    /// next server.
+    /// Answers requests that end before the deadline, then disconnects the client, which may
+    /// connect to the next server.
     #[must_use]
     pub fn close(mut self, deadline: Duration) -> CloseResult {
         self.end(deadline)
@@ -124,7 +124,7 @@ impl Door {
             queues.iter().for_each(|queue| queue.hold());
             unanswered = queues.iter().map(|queue| queue.wait_for_answers(until)).sum();
             queues.iter().for_each(|queue| queue.cut());
-            // Fails if the client has left by itself.
+            // The call fails if the client has disconnected by itself.
             let _ = client.socket.shutdown(std::net::Shutdown::Both);
         }
         drop(client);
@@ -156,7 +156,7 @@ impl Listener {
                 PollFd::new(&self.socket, PollFlags::IN),
                 PollFd::new(&self.life.end, PollFlags::IN),
             ];
-            // The loop checks both descriptors next, whatever the result.
+            // The result is ignored, since the loop checks both descriptors next.
             let _ = poll(&mut looks, None);
             match accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => self.serve(UnixStream::from(socket)),
@@ -169,7 +169,7 @@ impl Listener {
         }
     }
 
-    /// Serves a client until it leaves, or the door is closed.
+    /// Serves a client until it disconnects, or the door is closed.
     fn serve(&self, socket: UnixStream) {
         let queues = Arc::new(Queues::default());
         let Ok(copy) = socket.try_clone() else { return };
@@ -181,7 +181,7 @@ impl Listener {
             *client = Some(Client { socket: copy, queues: Arc::clone(&queues) });
         }
         tracing::info!(target: "braid_frontend_vhost_user", "a client has connected");
-        // A change of the array's shape since the last client counts.
+        // Takes the array's size anew, as its shape may have changed since the last client.
         let shape = Shape { size_bytes: self.served.disk.size_bytes(), ..self.shape };
         let session = Session::new((&self.served, shape), self.workers.as_ref(), &queues);
         let mut messages = BackendReqHandler::from_stream(socket, Arc::new(Mutex::new(session)));
@@ -208,8 +208,8 @@ impl Listener {
         let all = queues.all();
         all.iter().for_each(|queue| queue.cut());
         self.served.started.store(0, Ordering::Relaxed);
-        // The client's operations must end before another client can submit the same requests
-        // again.
+        // Waits for the client's operations, which must end before another client can submit the
+        // same requests again.
         for queue in &all {
             while !self.life.is_ending() && !queue.wait_for_array(LOOK) {}
         }

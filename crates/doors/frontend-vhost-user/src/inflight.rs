@@ -1,7 +1,8 @@
-//! The table of requests in flight, in memory that the client keeps when this process dies.
+//! The table of requests in flight, in memory that the client preserves when this process dies.
 //!
-//! Each store is atomic and ordered before the next, so that the memory is a valid table whenever
-//! the server dies. The next server still checks the table's content: the client could change it.
+//! Each store to the table is atomic and ordered before the next store, so that the memory is a
+//! valid table whenever the server dies. The next server still checks the table's content: the
+//! client could change it.
 
 use std::fs::File;
 use std::io;
@@ -42,7 +43,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Maps a table of `queues` queues, at `offset` of a file.
+    /// Maps a table for `queues` queues, at `offset` in a file.
     pub(crate) fn map(
         file: File,
         offset: u64,
@@ -128,7 +129,7 @@ impl Part {
         self.counter = self.counter.wrapping_add(1);
     }
 
-    /// Notes a request whose answer comes next.
+    /// Notes the request that is answered next.
     pub(crate) fn begin_answer(&self, head: u16) {
         self.store(at::LAST_HEAD, head);
     }
@@ -151,7 +152,7 @@ mod tests {
     fn the_next_server_finds_what_was_left_in_its_order() {
         let (file, _) = file_for(2, 128).expect("memory");
         let mut part = table(&file, (2, 128)).part(1, 128).expect("a part");
-        // The ring was used before the table was made: the table holds no request.
+        // The ring was used before the table was made, so the table holds no request.
         assert_eq!(part.recover(900), Ok(RecoveredRequests::default()));
         for head in [7, 3, 127, 0] {
             part.take(head);
@@ -162,7 +163,7 @@ mod tests {
         let mut next = table(&file, (2, 128)).part(1, 128).expect("a part");
         let left = next.recover(901).expect("ours");
         assert_eq!((left.in_flight, left.counter), (vec![7, 127, 0], 4));
-        // The server dies when the ring has the answer to request 7, but the table does not.
+        // The server dies when the ring records the answer to request 7, but the table does not.
         next.begin_answer(7);
         let mut last = table(&file, (2, 128)).part(1, 128).expect("a part");
         let left = last.recover(902).expect("ours");

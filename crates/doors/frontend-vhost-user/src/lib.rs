@@ -1,9 +1,10 @@
-//! The vhost-user door: an array as a disk of a virtual machine, which shares its memory.
+//! The vhost-user door: an array as a disk of a virtual machine, which shares its memory with this
+//! process.
 //!
 //! Where it stands: between a virtual machine's monitor (QEMU's `vhost-user-blk-pci`) and a
 //! [`Disk`], which the runtime's volume is. `braid-virtio-proto` decides the meaning of requests.
 //! The crate `vhost` reads messages from the socket, `virtio-queue` keeps rings, `vm-memory` maps
-//! the guest's memory; this crate joins them.
+//! the guest's memory; this crate joins these three.
 //!
 //! ```text
 //!   door      a socket ──► one client after the other ──► session: its messages
@@ -12,28 +13,29 @@
 //!             inbox ──► turn: all that has ended ──► call, once
 //! ```
 //!
-//! A queue's turns run on a worker of the array's, whose ring watches the kick; without workers
+//! A queue's turns run on one of the array's workers, whose ring watches the kick; without workers,
 //! each queue has a thread. A payload is copied once, between the guest's memory and the array's.
 //!
-//! Back-pressure: queues at their share of [`limits::DOOR_BYTES_MAX`] leave requests in the ring.
+//! Back-pressure: queues that hold their share of [`limits::DOOR_BYTES_MAX`] leave further requests
+//! in the ring.
 //!
-//! The client keeps the memory of a table of requests in flight (`inflight`). When this process
+//! The client owns the memory of a table of requests in flight (`inflight`). When this process
 //! dies, the client gives the table to the next server, which submits the same requests again: no
-//! request is lost, and none is answered twice. When the client leaves, the door no longer touches
-//! the client's memory. It admits the next client after the array has ended all operations, so no
-//! late write hits newer data.
+//! request is lost, and none is answered twice. When the client disconnects, the door no longer
+//! touches the client's memory. The door admits the next client after the array has ended all
+//! operations, so no late write overwrites newer data.
 //!
 //! A client is trusted like the process itself: only its user can open the socket. If a client
 //! truncates the file of its memory, this process ends. A guest is not trusted: it cannot name
-//! memory outside its own, or prolong a turn for ever. The door stops serving a ring that makes no
-//! sense until the client sets it up anew.
+//! memory outside its own, or prolong a turn for ever. The door stops serving a ring with
+//! impossible content until the client sets the ring up anew.
 //!
 //! Invariants
 //! - Each request in a guest's rings is answered once, and no operation reaches beyond the array
 //!   [check: whatever_a_guest_asks_is_answered_once_and_stays_within_the_array].
 //! - The next server submits a dead server's requests once
 //!   [check: what_a_dead_server_left_is_asked_for_again].
-//! - After a client has left, its memory is not written
+//! - After a client has disconnected, its memory is not written
 //!   [check: nothing_is_written_for_a_client_that_has_gone].
 //!
 //! # Layers

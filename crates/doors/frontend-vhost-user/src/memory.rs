@@ -1,7 +1,8 @@
-//! A guest's memory: mapped files of the client's, and the two kinds of addresses in it.
+//! A guest's memory: files that the client passes and this process maps, and the two kinds of
+//! addresses in this memory.
 //!
-//! Descriptors hold guest-physical addresses. The client gives the places of rings in its own
-//! addresses. Both are checked: an address outside all regions is an error.
+//! Descriptors hold guest-physical addresses. The client gives the positions of rings in its own
+//! addresses. Both kinds of addresses are checked: an address outside all regions is an error.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,7 @@ use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMma
 
 use crate::limits::REGIONS_MAX;
 
-/// A region of memory, as the client describes it.
+/// A region of the guest's memory, as the client describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedRegion {
     pub(crate) guest: u64,
@@ -36,7 +37,7 @@ pub(crate) enum MemoryError {
     System(#[source] io::Error),
 }
 
-/// All regions of a guest's memory; a change makes a new value.
+/// All regions of a guest's memory; a change of the regions makes a new value.
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     map: GuestMemoryMmap,
@@ -94,7 +95,7 @@ impl Memory {
         Some(bytes)
     }
 
-    /// Copies runs of the guest's memory into bytes; false if memory is missing or too short.
+    /// Copies runs of the guest's memory into bytes; false if a run is missing or `to` is too long.
     pub(crate) fn copy_in(&self, runs: impl Iterator<Item = Run>, to: &mut [u8]) -> bool {
         let mut rest = to;
         for Run { address, length } in runs {

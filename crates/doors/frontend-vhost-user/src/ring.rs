@@ -1,8 +1,8 @@
-//! One ring in a guest's memory: its requests, and their answers. It handles the event index
-//! (VIRTIO_F_EVENT_IDX), by which either side limits its notifications.
+//! One ring in a guest's memory: its requests, and their answers. The ring handles the event index
+//! (VIRTIO_F_EVENT_IDX), by which each side limits the notifications that it gets.
 //!
 //! A ring with an impossible state (more requests than it has room for, one request twice) is
-//! broken: the door takes nothing more from it, since nothing in it can be trusted.
+//! broken. The door takes no more requests from such a ring, since its content cannot be trusted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,14 +28,14 @@ pub(crate) enum Broken {
     Table(#[from] FormatError),
 }
 
-/// The place of a ring, in the client's addresses.
+/// The position of a ring, in the client's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
     pub(crate) entries: u16,
     pub(crate) descriptors: u64,
     pub(crate) available: u64,
     pub(crate) used: u64,
-    /// The index of the next request, if no table of requests in flight gives it.
+    /// The index of the next request, if no table of requests in flight gives this index.
     pub(crate) base: u16,
     pub(crate) has_event_index: bool,
 }
@@ -44,12 +44,12 @@ pub(crate) struct Ring {
     queue: Queue,
     memory: Arc<Memory>,
     part: Option<Part>,
-    /// For each possible first descriptor: its request was taken and not answered.
+    /// For each possible first descriptor, whether its request was taken and not answered.
     taken: Vec<bool>,
 }
 
 impl Ring {
-    /// Starts a ring; also returns the requests that a dead server took and did not answer.
+    /// Opens a ring; returns it with the requests that a dead server took and did not answer.
     pub(crate) fn start(
         setup: &Setup,
         memory: Arc<Memory>,
@@ -79,7 +79,7 @@ impl Ring {
             let place = ring.taken.get_mut(usize::from(*head)).ok_or(Broken::Head(*head))?;
             *place = true;
         }
-        // Each request taken so far was answered or is in `left`.
+        // Each request that was taken so far has been answered or is in `left`.
         let count = u16::try_from(left.len()).expect("no more than there are entries");
         ring.queue.set_next_avail(used.wrapping_add(count));
         Ok((ring, left))
@@ -129,13 +129,13 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the guest wants a call for the answers since the previous use of this method.
+    /// Whether the guest wants a call for the answers since the last call of this function.
     pub(crate) fn wants_call(&mut self) -> bool {
         // If the ring cannot be read, an extra call does no harm.
         self.queue.needs_notification(self.memory.map()).unwrap_or(true)
     }
 
-    /// Asks the guest to kick for new requests; returns whether some have arrived already.
+    /// Asks the guest to kick for new requests; returns whether new requests have arrived already.
     pub(crate) fn listen(&mut self) -> Result<bool, Broken> {
         self.queue.enable_notification(self.memory.map()).map_err(|_| Broken::Place)
     }

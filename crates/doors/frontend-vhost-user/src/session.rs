@@ -1,4 +1,4 @@
-//! A client's messages: they give the places of memory and rings, and start and stop rings.
+//! A client's messages: they give the positions of memory and rings, and start and stop rings.
 //!
 //! ```text
 //!   features ──► memory ──► (table of requests in flight) ──► ring: entries, base, addresses
@@ -6,7 +6,7 @@
 //!                GET_VRING_BASE: it ends, all answered
 //! ```
 //!
-//! A message with an error ends the session; its client may connect again.
+//! A message with an error ends the session; the client may connect again.
 
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ use crate::ring::{Ring, Setup};
 /// The bit among the device's features that stands for the vhost-user protocol features.
 const WAY: u64 = VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
 
-/// The queues of a session; the door ends them through this.
+/// The queues of a session; the door ends the queues through this value.
 #[derive(Default)]
 pub(crate) struct Queues(Mutex<Vec<Option<Arc<Queue>>>>);
 
@@ -168,7 +168,7 @@ fn refused(why: &(dyn std::error::Error + 'static)) -> Error {
     Error::InvalidParam
 }
 
-/// The error for a message outside the agreed features.
+/// The error for a client's message that needs a feature which was not agreed.
 fn unknown<T>() -> Result<T> {
     Err(Error::InvalidOperation("it was not offered"))
 }

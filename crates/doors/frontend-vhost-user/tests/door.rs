@@ -1,5 +1,5 @@
-//! The door from outside: clients that send anything, and after them a correct client, which is
-//! served.
+//! Tests the door from outside: with clients that send random messages, and afterwards with a
+//! correct client, which is served.
 
 use std::fs::File;
 use std::io::{IoSlice, Read};
@@ -62,7 +62,7 @@ fn open(path: &Path) -> (Door, Arc<EmptyDisk>) {
     (door, disk)
 }
 
-/// Sends a message with files; returns false when the other end has closed.
+/// Sends a message with files; returns false if the other end has closed the connection.
 fn say(socket: &UnixStream, bytes: &[u8], files: &[OwnedFd]) -> bool {
     let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(32))];
@@ -91,7 +91,7 @@ fn number(random: &mut fastrand::Rng) -> u64 {
     }
 }
 
-/// A message of a known kind, of about the right length, with random files.
+/// A random message of a known kind, with about the right length and random files.
 fn anything(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<OwnedFd>) {
     let code = random.u32(..46);
     let flags = *random.choice(&[1_u32, 9, 9, 9, 0, 5, 0xffff_ffff]).expect("some");
@@ -100,7 +100,7 @@ fn anything(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<OwnedFd>) {
     if random.u8(..4) == 0 {
         body.truncate(random.usize(..=body.len()));
     }
-    // A SET_MEM_TABLE message: one region, or a wrong count.
+    // Makes the body of a SET_MEM_TABLE message: one region, or a wrong count.
     if code == 5 && random.bool() {
         body = [1_u32.to_le_bytes(), 0_u32.to_le_bytes()].concat();
         body.extend(
@@ -132,7 +132,7 @@ fn whatever_clients_say_the_next_one_is_served() {
     let mut heard = 0;
     for _ in 0..1500 {
         let mut socket = UnixStream::connect(&path).expect("it is listened at");
-        // A valid beginning, so that the server accepts more of the messages that follow.
+        // Begins with valid messages, so that the server accepts more of the random ones.
         let features = number(&mut random) | 1 << 30 | 1 << 32;
         let agreed = 1 | 8 | 0x200 | 0x1000 | 0x8000_u64;
         for (code, word) in
@@ -174,7 +174,7 @@ fn a_client_that_is_silent_does_not_keep_the_door_open() {
     let path = folder.path().join("machine.sock");
     let (door, disk) = open(&path);
     let silent = UnixStream::connect(&path).expect("it is listened at");
-    // Half of a message's header.
+    // Sends half of a message's header.
     say(&silent, &[1, 0, 0, 0, 1, 0], &[]);
     let waits = UnixStream::connect(&path).expect("it is listened at");
     std::thread::sleep(Duration::from_millis(20));

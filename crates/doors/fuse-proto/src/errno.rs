@@ -1,5 +1,5 @@
-//! The errors of this file system, with Linux's numbers: equal on all architectures that braid
-//! supports.
+//! The errors of this file system, with Linux's numbers, which are equal on all architectures that
+//! braid supports.
 
 /// Why a request failed, as seen by the program that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum Errno {
 }
 
 impl Errno {
-    /// The negative value that the kernel expects.
+    /// The error as the negative number that the kernel expects.
     #[must_use]
     pub const fn to_wire(self) -> i32 {
         (self as i32).wrapping_neg()

@@ -1,9 +1,9 @@
 //! The meaning of each request for the one file: an answer at once, or an operation for the array.
 //!
-//! The size is the array's. The kernel asks for it again after a second ([`ATTRIBUTES_VALID_S`]).
-//! Only the file's times can be set: its mode and owner are fixed at the mount. An INTERRUPT stops
-//! no request: a request that this process has read has begun already, and the kernel itself takes
-//! back the others.
+//! The file's size is the array's. The kernel asks for the size again after a second
+//! ([`ATTRIBUTES_VALID_S`]). Only the file's times can be set: its mode and owner are fixed at the
+//! mount. An INTERRUPT stops no request: a request that this process has read has begun already,
+//! and the kernel itself cancels all other requests.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +17,9 @@ use crate::wire::{Attr, AttrOut, LseekOut, NODE_ROOT, OpenOut, StatfsOut, open};
 /// The file's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The user.
+    /// The owning user's ID.
     pub uid: u32,
-    /// The group.
+    /// The owning group's ID.
     pub gid: u32,
 }
 
@@ -29,21 +29,21 @@ pub struct Owner {
 pub enum Step {
     /// Send this answer.
     Answer(Reply),
-    /// Send this answer; these parameters hold from now on.
+    /// Send this answer to INIT; these parameters are in effect from now on.
     Begin(Reply, SessionParameters),
     /// Read the range from the array, and answer with its bytes; the range lies within the file.
     Read { offset: u64, length: u32 },
-    /// Write the message's payload to the array; the range lies within the file.
+    /// Write the payload of the message to the array; the range lies within the file.
     Write { offset: u64, length: u32, durable: bool },
     /// Make all acknowledged writes durable.
     Flush,
     /// Make a range within the file read as zeroes; with `may_punch` it need not stay allocated.
     Zero { offset: u64, length: u64, may_punch: bool },
-    /// Send no answer.
+    /// Send no answer to the request.
     Silent,
 }
 
-/// The one file.
+/// The only file of the file system, which stands for the array.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
     size_bytes: u64,
@@ -60,7 +60,7 @@ const EXECUTE: u32 = 1;
 const WRITE: u32 = 2;
 
 impl File {
-    /// A file of this size, created now.
+    /// Makes a file of this size, with the creation time `now`.
     #[must_use]
     pub fn new(size_bytes: u64, read_only: bool, owner: Owner, now: SystemTime) -> Self {
         let (accessed, modified, changed) = (now, now, now);
@@ -68,7 +68,7 @@ impl File {
         Self { size_bytes, read_only, owner, accessed, modified, changed, request_bytes_max }
     }
 
-    /// Takes the array's size, which a change of shape makes larger or smaller.
+    /// Sets the file's size to the array's size, which a change of shape makes larger or smaller.
     pub fn set_size(&mut self, size_bytes: u64) {
         self.size_bytes = size_bytes;
     }
@@ -79,7 +79,7 @@ impl File {
         REGULAR | if self.read_only { 0o400 } else { 0o600 }
     }
 
-    /// The step for a request.
+    /// Decides the next step for a request.
     #[must_use]
     pub fn decide(
         &mut self,
@@ -148,8 +148,8 @@ impl File {
         if length > self.request_bytes_max || usize::try_from(length) != Ok(payload_bytes) {
             return Err(Errno::Invalid);
         }
-        // Writes nothing: programs that do not check the returned length would not notice a short
-        // write.
+        // Refuses the whole write: programs that do not check the returned length would not notice
+        // a short write.
         if offset.checked_add(length.into()).is_none_or(|end| end > self.size_bytes) {
             return Err(Errno::NoSpace);
         }
@@ -260,7 +260,7 @@ fn done(unique: u64) -> Step {
 }
 
 /// The flags of an open file. They bypass the kernel's page cache, since clients of other doors may
-/// change the same bytes. They allow concurrent writes, since the array orders those that overlap.
+/// change the same bytes. They allow concurrent writes, since the array orders writes that overlap.
 fn opened() -> OpenOut {
     let open_flags = open::DIRECT_IO | open::PARALLEL_DIRECT_WRITES;
     OpenOut { open_flags, ..OpenOut::default() }

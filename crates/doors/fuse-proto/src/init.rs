@@ -1,7 +1,7 @@
 //! INIT, the first request: both ends agree on their parameters.
 //!
-//! The kernel lists its features, the answer selects some of them, and only those are in effect.
-//! The server chooses the longest request, up to the kernel's limit of pages.
+//! The kernel lists its features, the answer selects some of them, and only the selected features
+//! are in effect. The server chooses the longest request, up to the kernel's limit of pages.
 
 use crate::limits::{
     BACKGROUND_MAX, CONGESTED_AT, MINOR_MIN, PAGE_BYTES, REQUEST_BYTES_MAX, REQUEST_PAGES_MAX,
@@ -17,25 +17,25 @@ pub struct Kernel {
     pub minor: u32,
     /// How far the kernel reads ahead, in bytes.
     pub readahead_bytes: u32,
-    /// The kernel's features: [`crate::wire::init`].
+    /// The kernel's features, as bits of [`crate::wire::init`].
     pub flags: u64,
 }
 
 /// The server's wishes for the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wishes {
-    /// Requests come by io_uring.
+    /// Whether requests should come through io_uring.
     pub over_rings: bool,
-    /// No request is longer; a multiple of a page, at most [`REQUEST_BYTES_MAX`].
+    /// Length of the longest request in bytes: a multiple of a page, at most [`REQUEST_BYTES_MAX`].
     pub request_bytes_max: u32,
 }
 
 /// The agreed parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionParameters {
-    /// Requests come by io_uring once all queues are registered.
+    /// Whether requests come through io_uring once all queues are registered.
     pub over_rings: bool,
-    /// No READ and no WRITE is longer.
+    /// Length of the longest READ and WRITE in bytes.
     pub request_bytes_max: u32,
 }
 
@@ -51,13 +51,13 @@ const WANTED: u64 = init::ASYNC_READ
 
 impl Kernel {
     /// Whether the kernel's major version is supported. A kernel with a newer major version gets
-    /// ours as the answer, and sends INIT again.
+    /// this crate's version as the answer, and sends INIT again.
     #[must_use]
     pub fn is_spoken(&self) -> bool {
         self.major > wire::MAJOR || (self.major == wire::MAJOR && self.minor >= MINOR_MIN)
     }
 
-    /// The agreed parameters, and the answer.
+    /// The agreed parameters, and the answer to INIT.
     #[must_use]
     pub fn agree(&self, wishes: Wishes) -> (SessionParameters, InitOut) {
         let over_rings = wishes.over_rings

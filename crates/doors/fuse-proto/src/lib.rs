@@ -9,17 +9,18 @@
 //!                                                              └──► Step::Silent
 //! ```
 //!
-//! An `Answer` goes out at once. After a `Read`, `Write` or similar step, the reply follows the
+//! An `Answer` is sent at once. After a `Read`, `Write` or similar step, the reply follows the
 //! array's work. FORGET and INTERRUPT are `Silent`.
 //!
 //! A kernel's message is untrusted input: a wrong length, a range outside the file or an unknown
 //! opcode is an error of that request. All numbers have this machine's byte order.
 //!
 //! Sources: the kernel's `include/uapi/linux/fuse.h` (under the BSD licence for user space) for
-//! numbers; `Documentation/filesystems/fuse.rst` and `fuse-io-uring.rst` for their meaning.
+//! numbers; `Documentation/filesystems/fuse.rst` and `fuse-io-uring.rst` for the meaning of these
+//! numbers.
 //!
 //! Invariants
-//! - No bytes make it panic [check: no_message_panics].
+//! - No bytes make this crate panic [check: no_message_panics].
 //! - Each READ and WRITE lies within the file, and within the agreed length
 //!   [check: no_message_leaves_the_file].
 //! - An answer contains its own length [check: an_answer_says_its_length].

@@ -1,4 +1,5 @@
-//! Answers: a head and at most one struct. The bytes of a READ follow them, in the caller's memory.
+//! Answers: a head and at most one struct. The bytes of a READ follow the answer, in the caller's
+//! memory.
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -8,7 +9,7 @@ use crate::wire::{AttrOut, OutHeader, WriteOut};
 /// Bytes of the longest answer without a READ's payload.
 const BYTES_MAX: usize = size_of::<OutHeader>().saturating_add(size_of::<AttrOut>());
 
-/// An answer, stored without an allocation.
+/// An answer to a request, stored without an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     bytes: [u8; BYTES_MAX],
@@ -16,31 +17,31 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Success, with a struct.
+    /// A successful answer with a struct.
     #[must_use]
     pub fn with<T: IntoBytes + Immutable>(unique: u64, body: &T) -> Self {
         Self::new(unique, 0, body.as_bytes(), 0)
     }
 
-    /// Success.
+    /// A successful answer without a struct.
     #[must_use]
     pub fn done(unique: u64) -> Self {
         Self::new(unique, 0, &[], 0)
     }
 
-    /// Failure.
+    /// The answer to a failed request.
     #[must_use]
     pub fn failed(unique: u64, errno: Errno) -> Self {
         Self::new(unique, errno.to_wire(), &[], 0)
     }
 
-    /// Success of a READ; `payload_bytes` follow.
+    /// The answer to a successful READ; `payload_bytes` of payload follow.
     #[must_use]
     pub fn read(unique: u64, payload_bytes: usize) -> Self {
         Self::new(unique, 0, &[], payload_bytes)
     }
 
-    /// Success of a WRITE of `length` bytes.
+    /// The answer to a successful WRITE of `length` bytes.
     #[must_use]
     pub fn written(unique: u64, length: u32) -> Self {
         Self::with(unique, &WriteOut { size: length, padding: 0 })
@@ -58,19 +59,19 @@ impl Reply {
         Self { bytes, length }
     }
 
-    /// The bytes of head and struct.
+    /// The bytes of the answer's head and struct.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).expect("as long as it was made")
     }
 
-    /// The bytes of the head alone.
+    /// The bytes of the answer's head alone.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         self.bytes.get(..size_of::<OutHeader>()).expect("every answer has one")
     }
 
-    /// The bytes of the struct alone.
+    /// The bytes of the answer's struct alone.
     #[must_use]
     pub fn body(&self) -> &[u8] {
         self.bytes.get(size_of::<OutHeader>()..self.length).expect("as long as it was made")

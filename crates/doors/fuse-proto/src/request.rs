@@ -1,7 +1,7 @@
 //! The kernel's requests: parses messages into values.
 //!
-//! A message is a head, the arguments of its kind, and for WRITE a payload, which is not parsed
-//! here.
+//! A message is a head, the arguments of its kind, and for WRITE a payload, which this module does
+//! not parse.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,15 +16,15 @@ pub enum ParseError {
     /// The message is shorter than its kind requires.
     #[error("a message of {bytes} bytes is too short")]
     Short {
-        /// The message's bytes.
+        /// The message's length in bytes.
         bytes: usize,
     },
-    /// The length in the head is wrong.
+    /// The length in the message's head is wrong.
     #[error("a message of {bytes} bytes says that it has {said}")]
     Length {
         /// The length in the message's head.
         said: u32,
-        /// The message's actual bytes.
+        /// The message's actual length in bytes.
         bytes: usize,
     },
 }
@@ -36,12 +36,12 @@ pub struct Head {
     pub unique: u64,
     /// The request's kind: [`crate::wire::opcode`].
     pub opcode: u32,
-    /// The file's node.
+    /// The number of the file's node.
     pub node: u64,
 }
 
 impl Head {
-    /// Reads the head of a message that is `total_bytes` long.
+    /// Parses the head of a message that is `total_bytes` long.
     ///
     /// # Errors
     /// The message is too short, or its head gives another length.
@@ -54,7 +54,7 @@ impl Head {
         Ok(Self::of(&header))
     }
 
-    /// Reads the head of a message from a ring, where each part has its own length.
+    /// Parses the head of a message from a ring, in which each part has its own length.
     ///
     /// # Errors
     /// The message is too short.
@@ -74,18 +74,18 @@ impl Head {
 pub enum TimeWish {
     /// The present time.
     Now,
-    /// This time.
+    /// The given time.
     At(SystemTime),
 }
 
 /// The changes of a SETATTR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
-    /// The new size, if it changes.
+    /// The file's new size, if it changes.
     pub size_bytes: Option<u64>,
-    /// The time of the last read.
+    /// The new time of the last read, if it changes.
     pub accessed: Option<TimeWish>,
-    /// The time of the last change.
+    /// The new time of the last change, if it changes.
     pub modified: Option<TimeWish>,
     /// Whether the request changes permissions or the owner.
     pub changes_access: bool,
@@ -94,25 +94,26 @@ pub struct SetAttributes {
 /// The target of lseek(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
-    /// The next data.
+    /// The start of the next data.
     Data,
-    /// The next hole.
+    /// The start of the next hole.
     Hole,
 }
 
-/// One request. Offsets and lengths are in bytes, and untrusted: not yet compared with the file.
+/// One request of the kernel. Offsets and lengths are in bytes and untrusted, since they are not
+/// yet compared with the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Request {
-    /// INIT, the first request.
+    /// INIT, the first request of the kernel.
     Init(Kernel),
-    /// Asks for the attributes that stat(2) shows.
+    /// Asks for the file's attributes that stat(2) shows.
     GetAttributes,
-    /// Changes some attributes.
+    /// Changes some attributes of the file.
     SetAttributes(SetAttributes),
     /// Opens the file.
     Open,
-    /// Closes an open file: its last descriptor is gone.
+    /// Closes an open file, whose last descriptor was closed.
     Release,
     /// A program closed one of its descriptors.
     Flush,
@@ -120,7 +121,8 @@ pub enum Request {
         offset: u64,
         length: u32,
     },
-    /// `payload_bytes`: bytes that came with the message; `durable`: before the answer.
+    /// Writes to the file. `payload_bytes`: bytes that came with the message; `durable`: the data
+    /// is durable before the answer.
     Write {
         offset: u64,
         length: u32,
@@ -138,15 +140,15 @@ pub enum Request {
         offset: u64,
         whence: Whence,
     },
-    /// Asks for the numbers that statfs(2) shows.
+    /// Asks for the file system's numbers that statfs(2) shows.
     FileSystem,
-    /// Asks whether the caller has these rights: 2 to write, 1 to execute.
+    /// Asks whether the calling program has these rights: 2 to write, 1 to execute.
     Access {
         mask: u32,
     },
-    /// Gives up another request; has no answer.
+    /// Cancels another request; this request has no answer.
     Interrupt,
-    /// The kernel forgets the file; has no answer.
+    /// The kernel forgets the file; this request has no answer.
     Forget,
     /// The kernel releases the file system.
     Destroy,
@@ -161,7 +163,7 @@ fn time(is_set: bool, is_now: bool, seconds: u64, nanoseconds: u32) -> Option<Ti
     if is_now {
         return Some(TimeWish::Now);
     }
-    // A time before 1970 is a negative number in the same place.
+    // A time before 1970 is a negative number in the same field.
     let nanoseconds = Duration::from_nanos(nanoseconds.into());
     let seconds = seconds.cast_signed();
     let away = Duration::from_secs(seconds.unsigned_abs());
@@ -171,7 +173,7 @@ fn time(is_set: bool, is_now: bool, seconds: u64, nanoseconds: u32) -> Option<Ti
 }
 
 impl Request {
-    /// Reads the arguments of a request; `payload_bytes` came after them.
+    /// Parses the arguments of a request, which `payload_bytes` of payload follow.
     ///
     /// # Errors
     /// The arguments are too short for the request's kind.
@@ -220,8 +222,8 @@ fn read<T: FromBytes>(bytes: &[u8]) -> Result<T, ParseError> {
     T::read_from_prefix(bytes).map(|(value, _)| value).map_err(|_| short)
 }
 
-/// Parses INIT. The upper half of the flags is younger than the lower half; a flag in the lower
-/// half announces it.
+/// Parses INIT. The upper half of the flags is newer than the lower half, and a flag in the lower
+/// half announces the upper half.
 fn init(arguments: &[u8]) -> Result<Kernel, ParseError> {
     let wire::InitIn { major, minor, max_readahead, flags } = read(arguments)?;
     let high = match arguments.get(size_of::<wire::InitIn>()..) {
@@ -244,17 +246,17 @@ fn set_attributes(wire: &wire::SetattrIn) -> SetAttributes {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allocation {
-    /// Allocate the range, which needs no work: all of the file is allocated.
+    /// Allocate the range, which needs no work, since the whole file is allocated.
     Keep { keeps_size: bool },
-    /// Make the range read as zeroes; it need not stay allocated.
+    /// Make the range read as zeroes; the range need not stay allocated.
     Punch,
     /// Make the range read as zeroes and stay allocated.
     Zero { keeps_size: bool },
 }
 
 impl Allocation {
-    /// The kind of an allocation from fallocate's `mode`. The kernel passes no other combinations
-    /// of the known bits.
+    /// The kind of a fallocate request, from its `mode`. The kernel passes no other combinations of
+    /// the known bits.
     pub(crate) fn of(mode: u32) -> Option<Self> {
         const PUNCH: u32 = falloc::PUNCH_HOLE | falloc::KEEP_SIZE;
         const ZERO_KEEP: u32 = falloc::ZERO_RANGE | falloc::KEEP_SIZE;

@@ -1,20 +1,19 @@
-//! Structs and numbers of the protocol, as they lie in memory.
+//! Structs and numbers of the kernel's FUSE protocol, as they lie in memory.
 //!
-//! Sizes and offsets are the kernel's, asserted below. `request` and `reply` give the fields
-//! meaning.
+//! Sizes and offsets are the kernel's, asserted below. `request` and `reply` interpret the fields.
 
 use std::mem::{offset_of, size_of};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The node of the one file, which is the root of the file system.
+/// The node number of the only file, which is the root of the file system.
 pub const NODE_ROOT: u64 = 1;
-/// The major version of the protocol.
+/// The major version of the FUSE protocol.
 pub const MAJOR: u32 = 7;
 /// The minor version that this file follows.
 pub const MINOR: u32 = 45;
 
-/// Kinds of requests; all others are answered with "not implemented".
+/// Kinds of requests; all other kinds are answered with "not implemented".
 #[allow(missing_docs)] // the kernel's names, without their prefix
 pub mod opcode {
     pub const FORGET: u32 = 2;
@@ -36,7 +35,7 @@ pub mod opcode {
     pub const LSEEK: u32 = 46;
 }
 
-/// Features of both ends, in INIT; the upper half is in `flags2`.
+/// Bits for the features of both ends, in INIT; the upper half is in `flags2`.
 #[allow(missing_docs)] // the kernel's names, without their prefix
 pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
@@ -100,17 +99,17 @@ macro_rules! wire {
 }
 
 wire! {
-    /// Begins every message of the kernel.
+    /// The head that begins every message of the kernel.
     InHeader 40 {
         len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
     }
 }
 wire! {
-    /// Begins every answer.
+    /// The head that begins every answer.
     OutHeader 16 { len: u32, error: i32, unique: u64 }
 }
 wire! {
-    /// INIT, the part that every kernel sends.
+    /// The arguments of INIT that every kernel sends.
     InitIn 16 { major: u32, minor: u32, max_readahead: u32, flags: u32 }
 }
 wire! {
@@ -133,14 +132,14 @@ wire! {
     AttrOut 104 { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr }
 }
 wire! {
-    /// SETATTR.
+    /// The arguments of SETATTR.
     SetattrIn 88 {
         valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64, atime: u64, mtime: u64, ctime: u64,
         atimensec: u32, mtimensec: u32, ctimensec: u32, mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
     }
 }
 wire! {
-    /// OPEN.
+    /// The arguments of OPEN.
     OpenIn 8 { flags: u32, open_flags: u32 }
 }
 wire! {
@@ -148,11 +147,11 @@ wire! {
     OpenOut 16 { fh: u64, open_flags: u32, backing_id: i32 }
 }
 wire! {
-    /// READ.
+    /// The arguments of READ.
     ReadIn 40 { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
 }
 wire! {
-    /// WRITE; the payload follows.
+    /// The arguments of WRITE; the payload follows.
     WriteIn 40 { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
 }
 wire! {
@@ -160,11 +159,11 @@ wire! {
     WriteOut 8 { size: u32, padding: u32 }
 }
 wire! {
-    /// FALLOCATE.
+    /// The arguments of FALLOCATE.
     FallocateIn 32 { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
 }
 wire! {
-    /// LSEEK.
+    /// The arguments of LSEEK.
     LseekIn 24 { fh: u64, offset: u64, whence: u32, padding: u32 }
 }
 wire! {
@@ -172,7 +171,7 @@ wire! {
     LseekOut 8 { offset: u64 }
 }
 wire! {
-    /// ACCESS.
+    /// The arguments of ACCESS.
     AccessIn 8 { mask: u32, padding: u32 }
 }
 wire! {

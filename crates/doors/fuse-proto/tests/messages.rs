@@ -1,4 +1,4 @@
-//! A kernel's messages, and bytes that only look like them.
+//! Tests with a kernel's messages, and with bytes that only resemble such messages.
 
 use std::time::{Duration, SystemTime};
 
@@ -261,7 +261,7 @@ fn an_answer_says_its_length() {
     assert_eq!(failed.bytes()[4..8], (-28_i32).to_ne_bytes());
 }
 
-/// The invariants of every step.
+/// Checks the invariants of every step.
 fn check(step: &Step, payload_bytes: usize) {
     match *step {
         Step::Read { offset, length } => {

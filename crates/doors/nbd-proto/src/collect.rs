@@ -1,8 +1,9 @@
-//! Two small readers of a peer's bytes: one collects a message, one walks over it.
+//! Two small readers of a peer's bytes: one collects a message, the other reads a message's fields.
 //!
-//! Where they stand: under both sessions; only they look at raw input. [`Collector`] gathers
-//! exactly the number of bytes asked for, from any number of slices. [`Cursor`] takes fields off
-//! the front of a message and returns `None` at its end. They decide nothing.
+//! Where they stand: under both sessions; only these readers look at raw input. [`Collector`]
+//! gathers exactly the number of bytes asked for, from any number of slices. [`Cursor`] takes
+//! fields off the front of a message, and returns `None` at the message's end. The readers decide
+//! nothing.
 //!
 //! Invariants
 //! - A collector never holds more than [`COLLECT_BYTES_MAX`]: asserted in [`Collector::expect`],
@@ -29,7 +30,7 @@ impl Collector {
         self.needed_bytes = needed_bytes;
     }
 
-    /// Takes the missing bytes from `input`; returns their number.
+    /// Takes the bytes that the message still lacks from `input`; returns their number.
     pub(crate) fn fill(&mut self, input: &[u8]) -> usize {
         let (taken, _) = input.split_at(self.missing_bytes().min(input.len()));
         self.bytes.extend_from_slice(taken);
@@ -48,7 +49,7 @@ impl Collector {
         &self.bytes
     }
 
-    /// The whole message; the collector's memory goes with it.
+    /// Returns the whole message, and the collector's memory with it.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         assert!(self.is_complete(), "a message was taken before it was whole");
         std::mem::take(&mut self.bytes)
@@ -94,7 +95,7 @@ impl<'a> Cursor<'a> {
         Some(head)
     }
 
-    /// Takes a string with its length in front, as 32 bits.
+    /// Takes a string that follows its length, which has 32 bits.
     pub(crate) fn counted_bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.u32()?).ok()?;
         self.bytes(length)

@@ -1,6 +1,6 @@
 //! The eight error values of a reply.
 //!
-//! Where it stands: the server maps its errors onto these values, the client reads them back.
+//! Where it stands: the server maps its errors onto these values, the client reads these values.
 //! Source: `doc/proto.md`, "Error values"; the protocol defines them as Linux's errno, on any host.
 
 /// An error value of the protocol.
@@ -18,13 +18,13 @@ pub enum ErrorCode {
     /// `NBD_EINVAL`: a malformed, misaligned or out-of-range request.
     #[error("invalid argument")]
     Invalid,
-    /// `NBD_ENOSPC`: a write beyond the end.
+    /// `NBD_ENOSPC`: a write beyond the end of the export.
     #[error("no space left on device")]
     NoSpace,
-    /// `NBD_EOVERFLOW`: only in answer to "don't fragment".
+    /// `NBD_EOVERFLOW`: only in answer to a READ with "don't fragment".
     #[error("value too large")]
     Overflow,
-    /// `NBD_ENOTSUP`: only in answer to FAST_ZERO.
+    /// `NBD_ENOTSUP`: only in answer to a WRITE_ZEROES with FAST_ZERO.
     #[error("operation not supported")]
     Unsupported,
     /// `NBD_ESHUTDOWN`: the server is going away.
@@ -45,7 +45,7 @@ impl ErrorCode {
         Self::Shutdown,
     ];
 
-    /// The value on the wire.
+    /// The error's value on the wire.
     #[must_use]
     pub const fn to_wire(self) -> u32 {
         match self {
@@ -60,13 +60,14 @@ impl ErrorCode {
         }
     }
 
-    /// Reads a non-zero value; an unknown value counts as `Invalid`, as the specification asks.
+    /// Converts a non-zero value from the wire; an unknown value counts as `Invalid`, as the
+    /// specification demands.
     #[must_use]
     pub fn from_wire(value: u32) -> Self {
         Self::ALL.into_iter().find(|code| code.to_wire() == value).unwrap_or(Self::Invalid)
     }
 
-    /// A dense index in `0..ALL.len()`, for counters by kind.
+    /// The error's index in `0..ALL.len()`, for counters of each kind of error.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize

@@ -1,7 +1,8 @@
 //! The description of an export for a client: name, size, flags, block sizes.
 //!
 //! Where it stands: `frontend-nbd` fills one [`ExportDescription`] per export when a connection
-//! begins; the session quotes it in INFO and GO and checks every request against it.
+//! begins; the session answers INFO and GO with the description, and checks every request against
+//! it.
 //!
 //! Invariants
 //! - A [`BlockSizes`] that exists obeys the specification's four rules: `tests::block_size_rules`.
@@ -56,19 +57,19 @@ impl BlockSizes {
         Ok(Self { minimum_bytes: minimum, preferred_bytes: preferred, maximum_bytes: maximum })
     }
 
-    /// Offsets and lengths are multiples of this.
+    /// The minimum block size, of which offsets and lengths are multiples.
     #[must_use]
     pub const fn minimum_bytes(self) -> u32 {
         self.minimum_bytes
     }
 
-    /// Requests aligned to this need no read-modify-write.
+    /// The preferred block size; requests aligned to it need no read-modify-write.
     #[must_use]
     pub const fn preferred_bytes(self) -> u32 {
         self.preferred_bytes
     }
 
-    /// The longest READ and WRITE.
+    /// The maximum block size, which is the longest READ and WRITE.
     #[must_use]
     pub const fn maximum_bytes(self) -> u32 {
         self.maximum_bytes
@@ -80,22 +81,22 @@ impl BlockSizes {
 pub struct ExportDescription {
     /// The export's name; the empty name reaches the first export that is not withdrawn.
     pub name: String,
-    /// The export was withdrawn: no client finds it.
+    /// Whether the export was withdrawn, so that no client finds it.
     pub is_withdrawn: bool,
-    /// A description for people; empty for none.
+    /// The export's description for people; empty for none.
     pub description: String,
-    /// Size, in bytes.
+    /// The export's size, in bytes.
     pub size_bytes: u64,
     /// Whether WRITE, TRIM and WRITE_ZEROES are refused.
     pub read_only: bool,
     /// Whether a FLUSH on one connection covers the writes of all connections.
     pub multi_conn: bool,
-    /// Block size constraints.
+    /// The export's block size constraints.
     pub block_sizes: BlockSizes,
 }
 
 impl ExportDescription {
-    /// The transmission flags. "Don't fragment" is among them if replies have `chunks`.
+    /// The export's transmission flags. They include "don't fragment" if replies have `chunks`.
     #[must_use]
     pub fn transmission_flags(&self, chunks: bool) -> u16 {
         let mut flags = wire::TRANSMIT_HAS_FLAGS

@@ -1,12 +1,12 @@
 //! The NBD protocol as values: wire formats, both ends' session states, URIs; no sockets.
 //!
 //! Where it stands: `frontend-nbd` puts sockets around [`ServerSession`]; tests, and later remote
-//! members, put them around [`ClientSession`]. Both are machines that take bytes and yield events;
-//! neither reads, writes, waits, spawns or looks at a clock.
+//! members, put sockets around [`ClientSession`]. Both sessions are machines that take bytes and
+//! yield events; neither reads, writes, waits, spawns or looks at a clock.
 //!
-//! It does not do TLS itself ([`TlsGate`] finds the place in the stream where TLS begins), nor the
-//! oldstyle handshake. It never touches the payload of READ and WRITE, which goes between socket
-//! and buffer; a session only reports the payload's place in the stream.
+//! This crate does not do TLS itself ([`TlsGate`] finds the position in the stream where TLS
+//! begins), nor the oldstyle handshake. It never touches the payload of READ and WRITE, which goes
+//! between socket and buffer; a session only reports the payload's position in the stream.
 //!
 //! ```text
 //!   bytes in ──► handle_bytes ──► poll_event ──► Transmit(bytes)  to the peer, whole messages
@@ -20,8 +20,8 @@
 //!
 //! Invariants
 //! - Any split of the byte stream gives the same events: `tests/fragmentation.rs`.
-//! - No number from the peer sizes an allocation before it is checked; a session buffers at most
-//!   [`limits::OPTION_BYTES_MAX`]: `tests/hostile.rs`.
+//! - No number from the peer determines the size of an allocation before the number is checked; a
+//!   session buffers at most [`limits::OPTION_BYTES_MAX`]: `tests/hostile.rs`.
 //! - No bytes make a session panic: `tests/hostile.rs`; fuzz `nbd_server`, `nbd_client`, `nbd_uri`.
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
 //! The data of INFO, GO, LIST_META_CONTEXT and SET_META_CONTEXT; other options are not parsed here.
 //!
-//! Where it stands: [`crate::server`] parses with it, [`crate::client`] builds with it. It borrows
-//! from the message and allocates nothing; it walks a list of queries and never collects it.
+//! Where it stands: [`crate::server`] parses options with this module, [`crate::client`] builds
+//! them with it. The module borrows from the message and allocates nothing; it reads a list of
+//! queries one by one, and never collects the list.
 //!
 //! ```text
 //!  INFO, GO            name length u32 · name · count u16 · count × info u16
@@ -16,12 +17,12 @@ use crate::limits::NAME_BYTES_MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OptionDataError {
-    /// Lengths and counts do not fill the message exactly.
+    /// The lengths and counts in the message do not fill it exactly.
     Malformed,
     NameTooLong,
 }
 
-/// Data of INFO and GO.
+/// Data of the options INFO and GO.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InfoData<'a> {
     pub(crate) name: &'a [u8],
@@ -64,7 +65,7 @@ impl<'a> InfoData<'a> {
     }
 }
 
-/// Data of LIST_META_CONTEXT and SET_META_CONTEXT.
+/// Data of the options LIST_META_CONTEXT and SET_META_CONTEXT.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContextData<'a> {
     pub(crate) name: &'a [u8],

@@ -1,12 +1,12 @@
 //! Reply headers of the transmission phase, as a server sends them.
 //!
-//! Where it stands: `frontend-nbd` takes a [`ReplyCodec`] when negotiation ends and uses it on any
-//! thread, in any order; replies need no session state. The codec writes headers only: the data of
-//! a READ goes from the export's own buffer to the socket, right after its header.
+//! Where it stands: `frontend-nbd` takes a [`ReplyCodec`] when negotiation ends, and uses it on any
+//! thread, in any order, since replies need no session state. The codec writes headers only: the
+//! data of a READ goes from the export's own buffer to the socket, right after its header.
 //!
 //! Choices:
 //! - A success without data is a simple reply even with structured replies. The specification
-//!   allows it for all but READ and BLOCK_STATUS.
+//!   allows simple replies for all commands but READ and BLOCK_STATUS.
 //! - A READ is one OFFSET_DATA chunk, so "don't fragment" is always honoured.
 //! - An error is an ERROR chunk with a message, if the client can read one.
 //! - With extended headers every reply is a chunk, and all extents have 64 bits.
@@ -22,9 +22,9 @@ use crate::wire;
 /// One extent of `base:allocation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Length, in bytes; never zero.
+    /// The extent's length, in bytes; never zero.
     pub length_bytes: u64,
-    /// Bits [`wire::STATE_HOLE`] and [`wire::STATE_ZERO`].
+    /// The extent's flags: [`wire::STATE_HOLE`] and [`wire::STATE_ZERO`].
     pub flags: u32,
 }
 
@@ -51,7 +51,7 @@ pub fn sound_extents(extents: &[Extent], length: u64, extents_max: usize) -> Vec
 /// data.
 const HEADER_BYTES_MAX: usize = 40;
 
-/// A reply header, without an allocation.
+/// A reply header, stored without an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHeader {
     bytes: [u8; HEADER_BYTES_MAX],
@@ -94,13 +94,13 @@ pub struct ReplyCodec {
 }
 
 impl ReplyCodec {
-    /// A codec for the negotiated style.
+    /// Makes a codec for the negotiated style.
     #[must_use]
     pub const fn new(style: Style) -> Self {
         Self { style }
     }
 
-    /// The negotiated style.
+    /// The negotiated style of the codec's replies.
     #[must_use]
     pub const fn style(self) -> Style {
         self.style
@@ -124,7 +124,7 @@ impl ReplyCodec {
         header
     }
 
-    /// Success of a request whose reply carries no data.
+    /// Writes the successful reply to a request whose reply has no data.
     #[must_use]
     pub fn success(self, echo: Echo) -> ReplyHeader {
         if self.style.is_extended() {
@@ -135,10 +135,12 @@ impl ReplyCodec {
         ReplyHeader::simple(echo.cookie, 0)
     }
 
-    /// Success of a READ; exactly `length` bytes of data must follow it on the socket.
+    /// Writes the successful reply header of a READ; exactly `length` bytes of data must follow the
+    /// header on the socket.
     ///
     /// # Panics
-    /// If `length` is zero or above [`crate::limits::REQUEST_BYTES_MAX`], as no admitted READ's is.
+    /// If `length` is zero or above [`crate::limits::REQUEST_BYTES_MAX`], which an admitted READ's
+    /// length never is.
     #[must_use]
     pub fn data(self, echo: Echo, length: u32) -> ReplyHeader {
         assert!(length > 0, "a READ of nothing is refused before it gets here");
@@ -151,7 +153,7 @@ impl ReplyCodec {
         header
     }
 
-    /// Failure of any request. Clients with chunk replies also get `message`, cut at 4096 bytes.
+    /// Writes an error reply. Clients with chunk replies also get `message`, cut at 4096 bytes.
     #[must_use]
     pub fn failure(self, echo: Echo, error: ErrorCode, message: &str) -> Vec<u8> {
         if !self.style.has_chunks() {
@@ -171,7 +173,7 @@ impl ReplyCodec {
         bytes
     }
 
-    /// Success of BLOCK_STATUS for `base:allocation`.
+    /// Writes the successful reply to BLOCK_STATUS for `base:allocation`.
     ///
     /// # Panics
     /// If `extents` is empty, an extent is empty or too long, or the style has no chunks.

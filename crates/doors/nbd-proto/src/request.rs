@@ -1,8 +1,8 @@
 //! Requests of the transmission phase: headers of both lengths, and the checks for a [`Command`].
 //!
-//! Where it stands: the server session decodes a header and admits it here; the client session
-//! encodes with the same type. [`admit`] is a pure function of header, export and negotiated
-//! features; it knows no socket and no order.
+//! Where it stands: the server session decodes a header and admits the request with this module;
+//! the client session encodes with the same type. [`admit`] is a pure function of header, export
+//! and negotiated features; it depends on no socket and no order.
 //!
 //! The checks, in this order (the first that fails gives the error):
 //!
@@ -18,16 +18,17 @@
 //!
 //! Two choices that the specification leaves open. A zero length is EINVAL (the specification calls
 //! the result unspecified). TRIM, WRITE_ZEROES, CACHE and BLOCK_STATUS may exceed the maximum block
-//! size: they carry no payload, and clients such as nbdcopy send them for whole holes or exports.
+//! size: these commands carry no payload, and clients such as nbdcopy send them for whole holes or
+//! exports.
 //!
-//! With extended headers, a flag says that the length of a WRITE is its payload's. A WRITE without
-//! the flag is refused: no payload follows it. Other commands with the flag are refused as for any
-//! unknown flag; the session still skips their payload, since the next request follows it.
-//! BLOCK_STATUS with a payload, which chooses among contexts, is not offered: the server has one
-//! context.
+//! With extended headers, a flag says that the length of a WRITE is the length of its payload. A
+//! WRITE without the flag is refused, and no payload follows it. Other commands with the flag are
+//! refused as for any unknown flag; the session still skips their payload, since the next request
+//! follows the payload. BLOCK_STATUS with a payload, which chooses among contexts, is not offered:
+//! the server has one context.
 //!
 //! Invariants
-//! - Nothing is admitted that reaches past the export:
+//! - No request is admitted whose range reaches past the export:
 //!   `tests::no_admitted_range_leaves_the_export`.
 
 use braid_sim_hooks::{Bug, spoiled};
@@ -38,23 +39,23 @@ use crate::export::ExportDescription;
 use crate::style::Style;
 use crate::wire;
 
-/// The header of a request.
+/// The header of a client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// The header's flags, `CMD_FLAG_*`.
+    /// The request's flags, `CMD_FLAG_*`.
     pub flags: u16,
-    /// The command, `CMD_*`.
+    /// The request's command, `CMD_*`.
     pub kind: u16,
     /// The client's name for the request, returned in its reply ("handle" in older texts).
     pub cookie: u64,
-    /// First byte.
+    /// Offset of the request's first byte.
     pub offset: u64,
-    /// Length, in bytes.
+    /// The request's length, in bytes.
     pub length: u64,
 }
 
 impl RequestHeader {
-    /// Reads a header; `None` if the magic or the number of bytes is not that of `style`.
+    /// Parses a request header; `None` if the magic or the number of bytes is not that of `style`.
     #[must_use]
     pub fn decode(bytes: &[u8], style: Style) -> Option<Self> {
         let mut cursor = Cursor::new(bytes);
@@ -69,10 +70,10 @@ impl RequestHeader {
         cursor.is_empty().then_some(Self { flags, kind, cookie, offset, length })
     }
 
-    /// Writes the compact header.
+    /// Encodes the compact request header.
     ///
     /// # Panics
-    /// If the length does not fit: only extended headers hold 64 bits.
+    /// If the length does not fit, since only extended headers have a length of 64 bits.
     #[must_use]
     pub fn encode(&self) -> [u8; wire::REQUEST_BYTES] {
         let length = u32::try_from(self.length).expect("longer ranges need extended headers");
@@ -83,7 +84,7 @@ impl RequestHeader {
         bytes.try_into().expect("six fields are 28 bytes")
     }
 
-    /// Writes the extended header. For a command with a payload the caller has set
+    /// Encodes the extended request header. For a command with a payload the caller has set
     /// [`wire::CMD_FLAG_PAYLOAD_LEN`].
     #[must_use]
     pub fn encode_extended(&self) -> [u8; wire::EXTENDED_REQUEST_BYTES] {
@@ -101,7 +102,7 @@ impl RequestHeader {
         bytes.extend_from_slice(&self.offset.to_be_bytes());
     }
 
-    /// Bytes of payload that follow the header on the wire, for any command.
+    /// Number of payload bytes that follow the header on the wire, for any command.
     #[must_use]
     pub const fn payload_bytes(&self, style: Style) -> u64 {
         let has_payload = if style.is_extended() {
@@ -112,23 +113,24 @@ impl RequestHeader {
         if has_payload { self.length } else { 0 }
     }
 
-    /// The fields that the reply repeats: see [`Echo`].
+    /// The fields of the request that its reply repeats: see [`Echo`].
     #[must_use]
     pub const fn echo(&self) -> Echo {
         Echo { cookie: self.cookie, offset: self.offset }
     }
 }
 
-/// The fields that a reply repeats: the cookie always, the offset in extended headers.
+/// The fields of a request that its reply repeats: the cookie, and with extended headers the
+/// offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Echo {
     /// The client's name for the request.
     pub cookie: u64,
-    /// The request's first byte.
+    /// Offset of the request's first byte.
     pub offset: u64,
 }
 
-/// A request's header on the wire, without an allocation.
+/// A request's header on the wire, stored without an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestBytes {
     bytes: [u8; wire::EXTENDED_REQUEST_BYTES],
@@ -152,28 +154,29 @@ impl std::ops::Deref for RequestBytes {
     }
 }
 
-/// A client's request, checked.
+/// The command of a client's request, which has been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // every variant has the same four fields: offset, length, fua, and what its line says
 pub enum Command {
-    /// Read `length` bytes. `dont_fragment`: in one content chunk.
+    /// Read `length` bytes. `dont_fragment`: the reply has one content chunk.
     Read { offset: u64, length: u32, dont_fragment: bool },
-    /// Write the `length` bytes that follow. `fua`: durable before the reply.
+    /// Write the `length` bytes that follow. `fua`: the write is durable before the reply.
     Write { offset: u64, length: u32, fua: bool },
-    /// Make everything replied to so far durable.
+    /// Make all writes durable whose replies have been sent.
     Flush,
-    /// The client no longer needs the range.
+    /// Trim: the client no longer needs the content of the range.
     Trim { offset: u64, length: u64, fua: bool },
-    /// Make the range read as zeroes. `may_punch`: it may be freed. `fast`: do not be slow.
+    /// Make the range read as zeroes. `may_punch`: the range's storage may be freed. `fast`: fail
+    /// rather than be slow.
     WriteZeroes { offset: u64, length: u64, fua: bool, may_punch: bool, fast: bool },
-    /// The client will read the range soon.
+    /// Cache: the client will read the range soon.
     Cache { offset: u64, length: u64 },
-    /// Describe the range in the negotiated context. `one`: by one extent.
+    /// Describe the range in the negotiated context. `one`: the reply has one extent.
     BlockStatus { offset: u64, length: u64, one: bool },
 }
 
 impl Command {
-    /// The compact header. For an extended header [`Command::bytes`] adds the payload flag.
+    /// The compact header. For an extended header, [`Command::bytes`] adds the payload flag.
     #[must_use]
     pub fn header(&self, cookie: u64) -> RequestHeader {
         let bit = |set: bool, flag: u16| if set { flag } else { 0 };
@@ -205,7 +208,7 @@ impl Command {
     /// The header of this command on the wire; a payload follows it.
     ///
     /// # Panics
-    /// If the style has no room for the length.
+    /// If the style's header has no room for the command's length.
     #[must_use]
     pub fn bytes(&self, cookie: u64, style: Style) -> RequestBytes {
         let mut header = self.header(cookie);
@@ -218,7 +221,7 @@ impl Command {
         RequestBytes::new(&header.encode_extended())
     }
 
-    /// First byte of the range; 0 for a command without a range.
+    /// Offset of the first byte of the command's range; 0 for a command without a range.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         match *self {
@@ -232,7 +235,7 @@ impl Command {
         }
     }
 
-    /// Bytes of payload that follow the header on the wire.
+    /// Number of payload bytes that follow the command's header on the wire.
     #[must_use]
     pub const fn payload_bytes(&self) -> u32 {
         match self {
@@ -242,7 +245,7 @@ impl Command {
     }
 }
 
-/// An admitted request.
+/// A request that was checked and admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// The client's name for the request, which the reply repeats.
@@ -263,9 +266,9 @@ impl Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// The error code of the reply.
+    /// The error code of the reply to the refused request.
     pub error: ErrorCode,
-    /// The text of the reply's message.
+    /// The text of the message in the reply to the refused request.
     pub reason: &'static str,
 }
 
@@ -273,7 +276,7 @@ const fn refuse(error: ErrorCode, reason: &'static str) -> Result<Command, Refus
     Err(Refusal { error, reason })
 }
 
-/// Turns a header into a [`Command`], or refuses it.
+/// Turns a request header into a [`Command`], or refuses the request.
 pub(crate) fn admit(
     header: &RequestHeader,
     export: &ExportDescription,

@@ -1,7 +1,7 @@
 //! The negotiated style of messages in the transmission phase, one of three.
 //!
-//! Where it stands: below requests and replies, whose layout depends on it. The sessions choose it
-//! by options.
+//! Where it stands: below requests and replies, whose layout depends on the style. The sessions
+//! choose the style by options.
 //!
 //! | style | negotiated with | request header | reply header |
 //! |---|---|---|---|
@@ -11,10 +11,10 @@
 
 use crate::wire;
 
-/// The style of messages: see the module.
+/// The style of messages: see the module's comment.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// The style that every client knows: replies are simple.
+    /// The style that every client supports: replies are simple.
     #[default]
     Simple,
     /// Replies are chunks.
@@ -24,25 +24,25 @@ pub enum Style {
 }
 
 impl Style {
-    /// Whether replies are chunks, as block status and "don't fragment" need.
+    /// Whether replies are chunks, which block status and "don't fragment" need.
     #[must_use]
     pub const fn has_chunks(self) -> bool {
         !matches!(self, Self::Simple)
     }
 
-    /// Whether headers are extended.
+    /// Whether headers of this style are extended.
     #[must_use]
     pub const fn is_extended(self) -> bool {
         matches!(self, Self::Extended)
     }
 
-    /// Length of a request's header, in bytes.
+    /// Length of a request's header in this style, in bytes.
     #[must_use]
     pub const fn request_bytes(self) -> usize {
         if self.is_extended() { wire::EXTENDED_REQUEST_BYTES } else { wire::REQUEST_BYTES }
     }
 
-    /// The longest range that a request can name, in bytes.
+    /// The longest range that a request in this style can name, in bytes.
     #[must_use]
     pub const fn length_max(self) -> u64 {
         if self.is_extended() { u64::MAX } else { u32::MAX as u64 }

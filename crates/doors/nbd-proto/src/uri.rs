@@ -1,10 +1,10 @@
 //! NBD URIs: `nbd://host:port/export`, `nbd+unix:///export?socket=PATH`; with TLS `nbds`.
 //!
-//! Where it stands: the command line parses the argument of `--nbd` with it, and prints the URIs of
-//! served exports with it. A member on another host is named by such a URI. It resolves nothing and
-//! opens nothing.
+//! Where it stands: the command line parses the argument of `--nbd` with this module, and prints
+//! the URIs of served exports with it. Such a URI also names a member on another host. The module
+//! resolves no names and opens no sockets.
 //!
-//! `tls-certificates=FOLDER` is libnbd's parameter: a client's certificates are in that folder.
+//! `tls-certificates=FOLDER` is libnbd's parameter for the folder of a client's certificates.
 //!
 //! Invariants
 //! - Printing and parsing are inverse: `tests/uri.rs::printed_uris_parse_back`.
@@ -14,25 +14,25 @@ use std::str::FromStr;
 
 use crate::limits::NAME_BYTES_MAX;
 
-/// The port IANA gave to NBD.
+/// The port that IANA assigned to NBD.
 pub const PORT_DEFAULT: u16 = 10_809;
 
-/// The parameter with the folder of a client's certificates.
+/// The URI parameter that names the folder of a client's certificates.
 const CERTIFICATES: &str = "tls-certificates";
 
-/// How the server is reached.
+/// How a client reaches the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
     /// TCP to a host name or address (IPv6 without brackets) and port.
     Tcp {
-        /// Host.
+        /// The server's host name or address.
         host: String,
-        /// Port.
+        /// The server's TCP port.
         port: u16,
     },
     /// A Unix socket's path; bytes that are not UTF-8 survive percent-encoding.
     Unix {
-        /// Path, as the operating system's bytes.
+        /// The socket's path, as the operating system's bytes.
         socket: Vec<u8>,
     },
 }
@@ -40,9 +40,9 @@ pub enum Transport {
 /// A parsed NBD URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NbdUri {
-    /// How the server is reached.
+    /// How a client reaches the server.
     pub transport: Transport,
-    /// Whether the server is reached through TLS.
+    /// Whether a client reaches the server through TLS.
     pub tls: bool,
     /// Export name; empty for the default export.
     pub export: String,
@@ -53,28 +53,28 @@ pub struct NbdUri {
 /// Why a text is not an NBD URI that can be served or reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
-    /// No `scheme://`.
+    /// The text has no `scheme://`.
     #[error("not a URI: it does not begin with nbd:// or nbd+unix://")]
     NoScheme,
-    /// Some other scheme.
+    /// The URI has a scheme that is not one of NBD's.
     #[error("unknown scheme {0}; use nbd, nbd+unix, nbds or nbds+unix")]
     Scheme(String),
-    /// `nbd+unix` without `socket=`, or with an empty one.
+    /// The URI has the scheme `nbd+unix` without `socket=`, or with an empty socket.
     #[error("nbd+unix needs the parameter ?socket=PATH")]
     NoSocket,
-    /// `nbd+unix` with a host.
+    /// The URI has the scheme `nbd+unix` and a host.
     #[error("nbd+unix takes no host: write nbd+unix:///EXPORT?socket=PATH")]
     HostWithUnix,
-    /// `nbd` without a host.
+    /// The URI has the scheme `nbd` and no host.
     #[error("nbd:// needs a host")]
     NoHost,
-    /// Port, host or `user@` that cannot be used.
+    /// The URI has a port, host or `user@` that cannot be used.
     #[error("bad host or port: {0}")]
     Authority(String),
-    /// A parameter that is unknown, repeated, or not allowed with this scheme.
+    /// The URI has a parameter that is unknown, repeated, or not allowed with its scheme.
     #[error("unknown, repeated or misplaced parameter {0}")]
     Parameter(String),
-    /// A bad `%` sequence, text that is not UTF-8, a NUL, or a fragment.
+    /// The URI has a bad `%` sequence, text that is not UTF-8, a NUL, or a fragment.
     #[error("bad percent-encoding or character in {0}")]
     Encoding(String),
     /// The export name is longer than 4096 bytes.
@@ -139,7 +139,7 @@ impl fmt::Display for NbdUri {
     }
 }
 
-/// The parameters of a URI that braid knows.
+/// The parameters of a URI that braid supports.
 #[derive(Default)]
 struct Parameters {
     socket: Option<Vec<u8>>,

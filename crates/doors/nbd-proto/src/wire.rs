@@ -1,6 +1,6 @@
-//! The numbers of the NBD wire format, and the few fixed-size messages built from them.
+//! The numbers of the NBD wire format, and the few fixed-size messages built from these numbers.
 //!
-//! Where it stands: below both sessions. Everything is big endian.
+//! Where it stands: below both sessions. All numbers are big endian.
 //!
 //! ```text
 //!  greeting       NBDMAGIC u64 · IHAVEOPT u64 · handshake flags u16
@@ -14,7 +14,7 @@
 //! Sizes in bytes: greeting 18, option 16 + length, option reply 20 + length, request 28, simple
 //! reply 16 + length, chunk 20 + length.
 //!
-//! With extended headers, instead of the last three:
+//! With extended headers, instead of the last three messages:
 //!
 //! ```text
 //!  request        0x21e41c71 u32 · flags u16 · type u16 · cookie u64 · offset u64 · length u64
@@ -25,22 +25,22 @@
 //!
 //! Source: `doc/proto.md`, sections "Protocol phases" and "Values".
 
-/// First eight bytes of every server: `NBDMAGIC`.
+/// The first eight bytes that every server sends: `NBDMAGIC`.
 pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// `IHAVEOPT`: marks a newstyle server, and starts each option of the client.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Starts each reply to an option.
+/// The magic that starts each reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Starts each request.
+/// The magic that starts each request.
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Starts each simple reply.
+/// The magic that starts each simple reply.
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// Starts each chunk of a structured reply.
+/// The magic that starts each chunk of a structured reply.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Starts each request with extended headers.
+/// The magic that starts each request with extended headers.
 pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
-/// Starts each chunk with extended headers.
+/// The magic that starts each chunk with extended headers.
 pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
 
 /// Length of the server's greeting, in bytes.
@@ -53,7 +53,7 @@ pub const OPTION_REPLY_HEADER_BYTES: usize = 20;
 pub const REQUEST_BYTES: usize = 28;
 /// Length of an extended request header, in bytes.
 pub const EXTENDED_REQUEST_BYTES: usize = 32;
-/// Zeroes after the reply to EXPORT_NAME, unless both ends agreed to leave them out.
+/// Number of zero bytes after the reply to EXPORT_NAME, unless both ends agreed to omit them.
 pub const EXPORT_NAME_ZEROES: usize = 124;
 
 /// Handshake flag and client flag: fixed newstyle.
@@ -82,7 +82,7 @@ pub const OPT_SET_META_CONTEXT: u32 = 10;
 /// Option: use extended headers.
 pub const OPT_EXTENDED_HEADERS: u32 = 11;
 
-/// Option reply: done.
+/// Option reply: the option is done.
 pub const REP_ACK: u32 = 1;
 /// Option reply: one export of LIST.
 pub const REP_SERVER: u32 = 2;
@@ -90,21 +90,21 @@ pub const REP_SERVER: u32 = 2;
 pub const REP_INFO: u32 = 3;
 /// Option reply: one meta context.
 pub const REP_META_CONTEXT: u32 = 4;
-/// Bit that marks an option reply as an error.
+/// The bit that marks an option reply as an error.
 pub const REP_ERROR_BIT: u32 = 1 << 31;
-/// Option error: unknown or unsupported option.
+/// Option error: the option is unknown or unsupported.
 pub const REP_ERR_UNSUP: u32 = REP_ERROR_BIT | 1;
 /// `NBD_REP_ERR_POLICY`: the server refuses, for the reason in the reply.
 pub const REP_ERR_POLICY: u32 = REP_ERROR_BIT | 2;
-/// Option error: malformed or out of place.
+/// Option error: the option is malformed or not allowed now.
 pub const REP_ERR_INVALID: u32 = REP_ERROR_BIT | 3;
-/// Option error: TLS comes first.
+/// Option error: the server requires TLS first.
 pub const REP_ERR_TLS_REQD: u32 = REP_ERROR_BIT | 5;
-/// Option error: no such export.
+/// Option error: there is no such export.
 pub const REP_ERR_UNKNOWN: u32 = REP_ERROR_BIT | 6;
-/// Option error: the server is going away.
+/// Option error: the server is stopping.
 pub const REP_ERR_SHUTDOWN: u32 = REP_ERROR_BIT | 7;
-/// Option error: over a size limit.
+/// Option error: the option exceeds a size limit.
 pub const REP_ERR_TOO_BIG: u32 = REP_ERROR_BIT | 9;
 
 /// `NBD_REP_ERR_EXT_HEADER_REQD`: extended headers are negotiated, and the option would undo them.
@@ -157,7 +157,7 @@ pub const CMD_WRITE_ZEROES: u16 = 6;
 /// Command: block status.
 pub const CMD_BLOCK_STATUS: u16 = 7;
 
-/// Command flag: durable before the reply.
+/// Command flag: the command's data is durable before the reply.
 pub const CMD_FLAG_FUA: u16 = 1 << 0;
 /// Command flag of WRITE_ZEROES: keep the range allocated.
 pub const CMD_FLAG_NO_HOLE: u16 = 1 << 1;
@@ -165,9 +165,9 @@ pub const CMD_FLAG_NO_HOLE: u16 = 1 << 1;
 pub const CMD_FLAG_DF: u16 = 1 << 2;
 /// Command flag of BLOCK_STATUS: one extent only.
 pub const CMD_FLAG_REQ_ONE: u16 = 1 << 3;
-/// Command flag of WRITE_ZEROES: fail rather than be as slow as a write.
+/// Command flag of WRITE_ZEROES: the command fails rather than being as slow as a write.
 pub const CMD_FLAG_FAST_ZERO: u16 = 1 << 4;
-/// Command flag with extended headers: the header's length is the payload's, not a range's.
+/// Command flag with extended headers: the length in the header is the payload's, not a range's.
 pub const CMD_FLAG_PAYLOAD_LEN: u16 = 1 << 5;
 
 /// Chunk flag: the last chunk of its reply.
@@ -182,28 +182,28 @@ pub const CHUNK_OFFSET_HOLE: u16 = 2;
 pub const CHUNK_BLOCK_STATUS: u16 = 5;
 /// Chunk: extents of one meta context, with 64 bits each for length and flags.
 pub const CHUNK_BLOCK_STATUS_EXT: u16 = 6;
-/// Bit that marks a chunk as an error.
+/// The bit that marks a chunk as an error.
 pub const CHUNK_ERROR_BIT: u16 = 1 << 15;
 /// Chunk: error code and message.
 pub const CHUNK_ERROR: u16 = CHUNK_ERROR_BIT | 1;
 /// Chunk: error code, message and the offset of the error.
 pub const CHUNK_ERROR_OFFSET: u16 = CHUNK_ERROR_BIT | 2;
 
-/// The one meta context of the specification.
+/// The only meta context that the specification defines.
 pub const CONTEXT_ALLOCATION: &str = "base:allocation";
-/// Prefix that asks LIST_META_CONTEXT for all of `base:`.
+/// The query by which LIST_META_CONTEXT lists all contexts of `base:`.
 pub const CONTEXT_BASE_WILDCARD: &str = "base:";
 /// The id this server gives to `base:allocation`.
 pub const CONTEXT_ALLOCATION_ID: u32 = 1;
-/// Extent flag of `base:allocation`: not allocated.
+/// Extent flag of `base:allocation`: the extent is not allocated.
 pub const STATE_HOLE: u32 = 1 << 0;
-/// Extent flag of `base:allocation`: reads as zeroes.
+/// Extent flag of `base:allocation`: the extent reads as zeroes.
 pub const STATE_ZERO: u32 = 1 << 1;
 
-/// One option, as a client sends it.
+/// Encodes one option, as a client sends it.
 ///
 /// # Panics
-/// If `data` is longer than 4 GiB: our own mistake.
+/// If `data` is longer than 4 GiB, which is a mistake of the caller.
 #[must_use]
 pub fn encode_option(option: u32, data: &[u8]) -> Vec<u8> {
     let length = u32::try_from(data.len()).expect("option data of our own fits u32");
@@ -218,7 +218,7 @@ pub fn encode_option(option: u32, data: &[u8]) -> Vec<u8> {
 /// Appends one reply to an option, as a server sends it.
 ///
 /// # Panics
-/// If `data` is longer than 4 GiB: our own mistake.
+/// If `data` is longer than 4 GiB, which is a mistake of the caller.
 pub fn encode_option_reply(bytes: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
     let length = u32::try_from(data.len()).expect("reply data of our own fits u32");
     bytes.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
@@ -228,7 +228,7 @@ pub fn encode_option_reply(bytes: &mut Vec<u8>, option: u32, kind: u32, data: &[
     bytes.extend_from_slice(data);
 }
 
-/// The server's greeting with the handshake flags this crate offers.
+/// Encodes the server's greeting, with the handshake flags that this crate offers.
 #[must_use]
 pub fn encode_greeting() -> Vec<u8> {
     let mut bytes = Vec::with_capacity(GREETING_BYTES);

@@ -1,4 +1,4 @@
-//! The tests of the protocol, in one program: separate programs would each be linked.
+//! All tests of the protocol in one program, since each separate program would have to be linked.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
 

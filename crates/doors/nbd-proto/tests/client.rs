@@ -1,4 +1,4 @@
-//! The client against servers that lie.
+//! Tests the client session against servers that lie.
 
 use crate::common::{DriverOutput, STYLES, converse, plan, trace_client};
 use braid_nbd_proto::{
@@ -47,7 +47,7 @@ fn last(session: &mut ClientSession, bytes: &[&[u8]]) -> ClientEvent {
     }
 }
 
-/// The reply's fields for a request of these tests: request 0 begins at byte 100, others at 0.
+/// The fields of a test request that a reply repeats: request 0 begins at byte 100, others at 0.
 fn echo(cookie: u64) -> Echo {
     Echo { cookie, offset: if cookie == 0 { 100 } else { 0 } }
 }
@@ -210,7 +210,7 @@ fn refusals_and_strangers_are_told_apart() {
     assert_eq!(event, ClientEvent::Close(ClientClose::NotNbd));
 }
 
-/// Sends these replies to a client that begins with TLS; returns its events.
+/// Sends these option replies to a client that begins with TLS; returns the client's events.
 fn by_tls(replies: &[(u32, u32)]) -> Vec<ClientEvent> {
     let mut session =
         ClientSession::new(ClientPlan { start_tls: true, ..plan(Goal::Transmit, Style::Simple) });

@@ -1,4 +1,5 @@
-//! Extended headers by their bytes, written out from the specification, in both directions.
+//! Tests extended headers by their bytes, which are written out from the specification, in both
+//! directions.
 //!
 //! The tests with clients that others wrote are in `crates/cli/tests/e2e/extended_headers.rs`.
 
@@ -11,10 +12,11 @@ use braid_nbd_proto::{
     SubmitError, limits, wire,
 };
 
-/// Bytes of an export larger than any range in 32 bits.
+/// Size in bytes of an export that is larger than any range in 32 bits.
 const HUGE: u64 = 3 << 40;
 
-/// A session with extended headers and `base:allocation`, over an export of [`HUGE`] bytes.
+/// A server session in transmission with extended headers and `base:allocation`, over an export of
+/// [`HUGE`] bytes.
 fn transmitting() -> ServerSession {
     let export = ExportDescription {
         name: "array".into(),
@@ -174,7 +176,7 @@ fn headers_of_the_other_length_end_the_session() {
     assert_eq!(seen, [DriverOutput::Event(ServerEvent::Close(CloseReason::BadRequestMagic))]);
 }
 
-/// A client in its transmission phase with a request for the status of everything in flight.
+/// A client in its transmission phase with this command in flight.
 fn client(command: Command) -> ClientSession {
     let plan = plan(Goal::Transmit, Style::Extended);
     let negotiation = converse(plan.clone(), &[]).to_client;

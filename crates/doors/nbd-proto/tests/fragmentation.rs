@@ -1,5 +1,5 @@
-//! The client's and the server's session against each other: a stream has the same meaning however
-//! it is cut.
+//! Tests the client's and the server's session against each other: a stream has the same meaning
+//! however it is cut.
 
 use crate::common::{
     DriverOutput, STYLES, catalog, converse, pattern, pieces, plan, trace_client, trace_server,

@@ -1,4 +1,4 @@
-//! Hostile peers: lengths at every limit, garbage at every place, and bounded memory.
+//! Tests hostile peers: lengths at every limit, garbage at every position, and bounded memory.
 
 use crate::common::{DriverOutput, catalog, converse, pieces, plan, trace_client, trace_server};
 use braid_nbd_proto::{
@@ -38,8 +38,8 @@ fn memory_stays_within_the_option_limit() {
             let header = option_header(option, length);
             trace_server(&mut session, &[&header]);
             assert!(session.buffered_bytes() <= limits::OPTION_BYTES_MAX, "{option} {length}");
-            // Sends up to 200 KB of the announced payload; after that the session must still be
-            // sound.
+            // Sends up to 200 KB of the announced payload; afterwards the session must still be in
+            // a valid state.
             let sent = vec![0xff_u8; (length as usize).min(200_000)];
             let seen = trace_server(&mut session, &pieces(&sent, &[1, 4096, 65_536]));
             assert!(session.buffered_bytes() <= limits::OPTION_BYTES_MAX, "{option} {length}");
@@ -143,7 +143,7 @@ fn unknown_commands_are_refused_without_a_payload() {
     }
 }
 
-/// A valid conversation with a mutation somewhere.
+/// A stream of a valid conversation, with random changes.
 fn almost(stream: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let length = stream.len();
     let change = (0..length, any::<u8>());

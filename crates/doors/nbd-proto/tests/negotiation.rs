@@ -1,4 +1,4 @@
-//! Every option, in every relevant state, by its bytes.
+//! Tests every option, in every relevant state, by its bytes.
 
 use crate::common::catalog;
 use braid_nbd_proto::{
@@ -29,7 +29,7 @@ fn fixed_newstyle(client_flags: u32) -> ServerSession {
     session
 }
 
-/// The replies to one option, as (reply type, data).
+/// Sends one option; returns its replies as (reply type, data).
 fn ask(session: &mut ServerSession, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
     let mut replies = Vec::new();
     for event in send(session, &wire::encode_option(option, data)) {
@@ -284,8 +284,8 @@ fn listing_contexts_follows_the_queries() {
     assert_eq!(kinds(&replies), [wire::REP_ERR_UNKNOWN]);
 }
 
-/// Selects contexts by these (export, queries) in turn; returns whether GO of `export` has a
-/// context.
+/// Selects contexts by each of these (export, queries) in turn; returns whether GO of `export` has
+/// a context.
 fn selected(sets: &[(&str, &[&str])], export: &str) -> bool {
     let mut session = fixed_newstyle(3);
     ask(&mut session, wire::OPT_STRUCTURED_REPLY, &[]);
@@ -373,7 +373,7 @@ fn a_claim_waits_for_its_answer_and_no_byte_is_taken_meanwhile() {
     let Some(ServerEvent::Transmit(refusal)) = session.poll_event() else { panic!("a reply") };
     assert!(refusal.ends_with(b"another owner has it"));
     assert!(!session.is_negotiated());
-    // The negotiation goes on, and another claim is served as its answer describes the export.
+    // The negotiation continues, and another claim is served as its answer says.
     assert!(session.handle_bytes(&pipelined[taken..]) > 0);
     while session.poll_event().is_some() {}
     assert_eq!(send(&mut session, &go("array?epoch=1")), [claim]);

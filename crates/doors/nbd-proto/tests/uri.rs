@@ -1,4 +1,5 @@
-//! NBD URIs: the specification's examples, refused ones, and printing as the inverse of parsing.
+//! Tests NBD URIs: the specification's examples, refused URIs, and printing as the inverse of
+//! parsing.
 
 use braid_nbd_proto::{NbdUri, Transport, UriError};
 use proptest::prelude::*;

@@ -14,14 +14,14 @@ pub const fn is_new_enough(features: u64) -> bool {
     features & FEATURES == FEATURES
 }
 
-/// Whether the kernel gives a live device another size.
+/// Whether a kernel with these features can change the size of a live device.
 #[must_use]
 pub const fn can_resize(features: u64) -> bool {
     features & feature::UPDATE_SIZE != 0
 }
 
-/// The device to ask for; `None` asks for any number. `array` is the word by which the array
-/// recognizes the device.
+/// The description of the device to request; if `id` is `None`, it has any number. `array` is the
+/// word by which the array recognizes the device.
 #[must_use]
 pub fn device(id: Option<u32>, queues: u16, array: u64) -> DeviceInfo {
     DeviceInfo {
@@ -38,20 +38,20 @@ pub fn device(id: Option<u32>, queues: u16, array: u64) -> DeviceInfo {
 /// The decision about an existing device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// This array's server has died, and the device waits for the next.
+    /// This array's server has died, and the device waits for the next server.
     Recover,
-    /// The device is this array's, and was never started or is stopped: delete it and make a new
-    /// one.
+    /// The device belongs to this array, and was never started or is stopped: delete it and make a
+    /// new device.
     Remake,
-    /// The device's server has died, and the kernel has yet to notice.
+    /// The device's server has died, and the kernel has not noticed yet.
     Wait,
     /// A living server has the device.
     Served,
-    /// The device is another array's, or another program's.
+    /// The device belongs to another array, or to another program.
     Foreign,
 }
 
-/// Decides about a device for the array with this word.
+/// Decides about an existing device for the array with this word.
 #[must_use]
 pub fn judge(found: &DeviceInfo, array: u64, server_lives: bool) -> Judgement {
     let has_our_shape =

@@ -1,6 +1,7 @@
 //! The kernel's ublk protocol as values: devices, their parameters, and requests; no descriptors.
 //!
-//! Where it stands: `frontend-ublk` passes commands and requests; this crate decides their content.
+//! Where it stands: `frontend-ublk` passes commands and requests on; this crate decides their
+//! content.
 //!
 //! ```text
 //!   Wish ──► device, parameters ──► ADD_DEV, SET_PARAMS, START_DEV          a device of our own
@@ -12,12 +13,12 @@
 //! an error of that request. All numbers have this machine's byte order.
 //!
 //! Sources: the kernel's `include/uapi/linux/ublk_cmd.h` (of Linux 6.12) for sizes, offsets and
-//! numbers, and `Documentation/block/ublk.rst` for their meaning.
+//! numbers, and `Documentation/block/ublk.rst` for the meaning of the numbers.
 //!
 //! Invariants
 //! - Each read and write lies within the device, and within the agreed length
 //!   [check: no_request_leaves_the_device].
-//! - Only the array that a device was made for takes it over
+//! - Only the array for which a device was made takes the device over
 //!   [check: only_what_this_array_has_left_is_taken_over].
 //!
 //! # Layers

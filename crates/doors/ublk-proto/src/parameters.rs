@@ -1,4 +1,4 @@
-//! The disk's parameters for the kernel.
+//! The parameters of a ublk device's disk, for the kernel.
 
 use crate::limits::{REQUEST_BYTES_MAX, STRETCH_BYTES};
 use crate::wire::{Parameters, attribute, part};
@@ -11,7 +11,7 @@ const PHYSICAL_SHIFT: u8 = 12;
 /// The array's properties that become parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The array's size.
+    /// The array's size in bytes.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
@@ -21,7 +21,7 @@ pub struct Shape {
     pub unit_bytes: u64,
 }
 
-/// The parameters for the kernel. Kernel and server use a `Parameters` of the same length.
+/// The disk's parameters for the kernel. Kernel and server use a `Parameters` of the same length.
 ///
 /// # Panics
 /// When the logical block is invalid for a disk.
@@ -30,7 +30,7 @@ pub fn parameters(shape: &Shape) -> Parameters {
     let block = shape.logical_block_bytes;
     assert!(block.is_power_of_two() && (SECTOR_BYTES..=4096).contains(&block));
     let logical = shift(u64::from(block));
-    // The kernel takes only powers of two.
+    // The kernel accepts only powers of two.
     let unit = shape.unit_bytes.clamp(1, 1 << 26);
     let best = shift(unit).max(PHYSICAL_SHIFT);
     let read_only = if shape.is_read_only { attribute::READ_ONLY } else { 0 };
@@ -52,9 +52,9 @@ pub fn parameters(shape: &Shape) -> Parameters {
     }
 }
 
-/// Whether an existing device can go on with these parameters. The kernel's node numbers do not
-/// count, nor does the best size of requests, which is another one after a change of the array's
-/// shape. The size may differ if the kernel `can_resize` the device.
+/// Whether an existing device can continue with these parameters. The kernel's node numbers do not
+/// count, nor does the best size of requests, which changes with the array's shape. The device's
+/// size may differ if the kernel `can_resize` the device.
 #[must_use]
 pub fn fits(found: &Parameters, wanted: &Parameters, can_resize: bool) -> bool {
     let told = |parameters: &Parameters| Parameters {

@@ -1,43 +1,43 @@
-//! Parses a device's request, which is untrusted, into a value, and gives its result for the
-//! kernel.
+//! Parses a device's request, which is untrusted, into a value, and gives the request's result for
+//! the kernel.
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::wire::{Description, PAYLOADS_AT, QUEUE_BIT, TAG_BIT, flag, operation};
 
-/// A request. Offsets and lengths are in bytes.
+/// A request to a ublk device. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Request {
-    /// Fill the payload from `offset`.
+    /// Read the payload from `offset`.
     Read { offset: u64, length: u32 },
-    /// Write the payload at `offset`; `durable` before the answer.
+    /// Write the payload at `offset`; if `durable`, the write is durable before the answer.
     Write { offset: u64, length: u32, durable: bool },
     /// Make all acknowledged writes durable.
     Flush,
-    /// The client no longer needs the range's content.
+    /// Discard: the client no longer needs the range's content.
     Discard { offset: u64, length: u64, durable: bool },
-    /// Make a range read as zeroes; with `may_punch` it need not stay allocated.
+    /// Make a range read as zeroes; with `may_punch` the range need not stay allocated.
     Zero { offset: u64, length: u64, may_punch: bool, durable: bool },
 }
 
-/// Why a description is not a request.
+/// Why a description is not a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// An unknown operation.
+    /// The description has an unknown operation.
     #[error("operation {0} is not known")]
     Operation(u32),
-    /// A range outside the device.
+    /// The description has a range outside the device.
     #[error("{sectors} sectors from {first} on do not lie within the device")]
     Range {
         /// The first sector of the range.
         first: u64,
-        /// The number of sectors.
+        /// The number of sectors of the range.
         sectors: u32,
     },
-    /// An empty range.
+    /// The description has an empty range.
     #[error("operation {0} is about no sectors")]
     Empty(u32),
-    /// A payload longer than the agreed limit.
+    /// The description has a payload longer than the agreed limit.
     #[error("a payload of {0} sectors is too long")]
     TooLong(u32),
 }
@@ -56,10 +56,10 @@ pub enum Errno {
 }
 
 impl Request {
-    /// Reads the description of a request to a device of `size_bytes`.
+    /// Parses the description of a request to a device of `size_bytes`.
     ///
     /// # Errors
-    /// The description makes no sense for this device.
+    /// The description is invalid for this device.
     pub fn parse(told: &Description, size_bytes: u64) -> Result<Self, ParseError> {
         let (code, how) = (told.op_flags & 0xff, told.op_flags);
         let (durable, may_punch) = (how & flag::FUA != 0, how & flag::NOUNMAP == 0);
@@ -96,7 +96,7 @@ impl Request {
         }
     }
 
-    /// Bytes of the request's payload.
+    /// Number of bytes of the request's payload.
     #[must_use]
     pub const fn payload_bytes(&self) -> u32 {
         match self {
@@ -106,7 +106,7 @@ impl Request {
     }
 }
 
-/// A result as the kernel expects it: the bytes of the payload, or a negative error.
+/// A request's result as the kernel expects it: the number of payload bytes, or a negative error.
 #[must_use]
 pub fn answer(result: Result<u32, Errno>) -> i32 {
     match result {
@@ -118,7 +118,7 @@ pub fn answer(result: Result<u32, Errno>) -> i32 {
 /// The offset of a request's payload in the device's file.
 #[must_use]
 pub const fn payload_place(queue: u16, tag: u16) -> u64 {
-    // 28 bits of queue and tag above 25 bits of the payload: the sum cannot overflow.
+    // The sum cannot overflow: queue and tag have 28 bits, above the 25 bits of the payload.
     PAYLOADS_AT.wrapping_add((queue as u64) << QUEUE_BIT).wrapping_add((tag as u64) << TAG_BIT)
 }
 

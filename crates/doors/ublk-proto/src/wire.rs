@@ -1,4 +1,4 @@
-//! The protocol's structures and numbers, as kernel and server see them in memory.
+//! Structures and numbers of the ublk protocol, as kernel and server see them in memory.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,13 +12,13 @@ pub struct ControlCommand {
     pub dev_id: u32,
     /// The queue's number, or [`NO_QUEUE`].
     pub queue_id: u16,
-    /// Bytes at `addr`.
+    /// Length in bytes of the memory at `addr`.
     pub len: u16,
     /// Address of the memory that goes with the command.
     pub addr: u64,
     /// A word that goes with the command.
     pub data: u64,
-    /// Zero: used only for devices of users other than root.
+    /// Always zero: the field is used only for devices of users other than root.
     pub dev_path_len: u16,
     /// Zero.
     pub pad: u16,
@@ -32,19 +32,19 @@ pub struct ControlCommand {
 )]
 #[repr(C)]
 pub struct DeviceInfo {
-    /// Number of queues.
+    /// Number of the device's queues.
     pub nr_hw_queues: u16,
-    /// Requests in each queue.
+    /// Number of requests in each of the device's queues.
     pub queue_depth: u16,
     /// The device's state: see [`state`].
     pub state: u16,
     /// Zero.
     pub pad0: u16,
-    /// Bytes of the longest payload.
+    /// Length of the longest payload in bytes.
     pub max_io_buf_bytes: u32,
     /// The device's number.
     pub dev_id: u32,
-    /// The process that serves the device.
+    /// The ID of the process that serves the device.
     pub ublksrv_pid: i32,
     /// Zero.
     pub pad1: u32,
@@ -52,9 +52,9 @@ pub struct DeviceInfo {
     pub flags: u64,
     /// A word that the server chooses; the kernel keeps it.
     pub ublksrv_flags: u64,
-    /// The owning user.
+    /// The ID of the user who owns the device.
     pub owner_uid: u32,
-    /// The owning group.
+    /// The ID of the group that owns the device.
     pub owner_gid: u32,
     /// Zero.
     pub reserved1: u64,
@@ -68,19 +68,19 @@ pub struct DeviceInfo {
 )]
 #[repr(C)]
 pub struct Parameters {
-    /// Bytes of the struct.
+    /// Length of the struct in bytes.
     pub len: u32,
-    /// The parts that are set: see [`part`].
+    /// The parts of the parameters that are set: see [`part`].
     pub types: u32,
     /// The disk's attributes: see [`attribute`].
     pub attrs: u32,
-    /// Logical block, as a power of two.
+    /// Size of the logical block, as a power of two.
     pub logical_bs_shift: u8,
-    /// Physical block, as a power of two.
+    /// Size of the physical block, as a power of two.
     pub physical_bs_shift: u8,
-    /// Optimal write, as a power of two.
+    /// Size of an optimal write, as a power of two.
     pub io_opt_shift: u8,
-    /// Smallest efficient write, as a power of two.
+    /// Size of the smallest efficient write, as a power of two.
     pub io_min_shift: u8,
     /// The longest request, in sectors.
     pub max_sectors: u32,
@@ -88,7 +88,7 @@ pub struct Parameters {
     pub chunk_sectors: u32,
     /// The disk's size, in sectors.
     pub dev_sectors: u64,
-    /// 0: the memory of payloads may begin anywhere.
+    /// Always 0: the memory of payloads may begin at any address.
     pub virt_boundary_mask: u64,
     /// Alignment of the first range that can be discarded.
     pub discard_alignment: u32,
@@ -98,15 +98,15 @@ pub struct Parameters {
     pub max_discard_sectors: u32,
     /// The longest write of zeroes, in sectors.
     pub max_write_zeroes_sectors: u32,
-    /// Ranges in one discard: 1.
+    /// Most ranges in one discard: 1.
     pub max_discard_segments: u16,
     /// Zero.
     pub reserved0: u16,
-    /// Numbers of the nodes, set by the kernel.
+    /// Numbers of the device nodes, set by the kernel.
     pub devt: [u32; 4],
     /// Parameters of zoned disks.
     pub zoned: [u32; 8],
-    /// Zero: makes the struct's length a multiple of eight.
+    /// Always zero: the field makes the struct's length a multiple of eight.
     pub pad: u32,
 }
 
@@ -120,13 +120,13 @@ pub struct RequestCommand {
     pub q_id: u16,
     /// The request's number in the queue.
     pub tag: u16,
-    /// The result of the request: bytes, or a negative error.
+    /// The result of the request: a number of bytes, or a negative error.
     pub result: i32,
     /// Address of the payload; 0 if pread(2) and pwrite(2) copy the payload.
     pub addr: u64,
 }
 
-/// A request (`struct ublksrv_io_desc`).
+/// The description of a request (`struct ublksrv_io_desc`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -134,7 +134,7 @@ pub struct RequestCommand {
 pub struct Description {
     /// The operation in the lowest 8 bits (see [`operation`]), and flags ([`flag`]).
     pub op_flags: u32,
-    /// The number of sectors.
+    /// The number of sectors of the range.
     pub nr_sectors: u32,
     /// The first sector of the range.
     pub start_sector: u64,
@@ -151,16 +151,16 @@ const _: () = assert!(size_of::<DeviceInfo>() == 64 && size_of::<Description>() 
 
 /// The queue number of a command that concerns no queue.
 pub const NO_QUEUE: u16 = u16::MAX;
-/// The number that asks for any device number.
+/// The device number with which a server requests any free number.
 pub const ANY_DEVICE: u32 = u32::MAX;
-/// The most requests per queue; the descriptions of each queue begin that many places after those
-/// of the queue before.
+/// The most requests per queue; the descriptions of each queue begin this many positions after
+/// those of the previous queue.
 pub const DEPTH_MAX: usize = 4096;
 
 const READ: u32 = 2;
 const READ_WRITE: u32 = 3;
 
-/// A command number by `_IOR` and `_IOWR`: the direction, the size, the letter u, the number.
+/// Makes a command number as `_IOR` and `_IOWR` do, from direction, size, the letter u, and number.
 const fn code(direction: u32, number: u32, bytes: u32) -> u32 {
     direction << 30 | bytes << 16 | (b'u' as u32) << 8 | number
 }
@@ -209,9 +209,9 @@ pub mod feature {
     pub const USER_RECOVERY_REISSUE: u64 = 1 << 4;
     /// Commands have the ioctl-encoded numbers of this file.
     pub const CMD_IOCTL_ENCODE: u64 = 1 << 6;
-    /// Payloads are copied by pread(2) and pwrite(2), so that no memory is lent to the kernel.
+    /// Payloads are copied by pread(2) and pwrite(2), so that the kernel borrows no memory.
     pub const USER_COPY: u64 = 1 << 7;
-    /// A live device can get another size (Linux 6.16).
+    /// The kernel can change the size of a live device (Linux 6.16).
     pub const UPDATE_SIZE: u64 = 1 << 10;
 }
 
@@ -223,7 +223,7 @@ pub mod state {
     pub const QUIESCED: u16 = 2;
 }
 
-/// Parts of the parameters.
+/// Parts of the disk's parameters, as bits.
 #[allow(missing_docs)] // named as the kernel names them
 pub mod part {
     pub const BASIC: u32 = 1 << 0;
@@ -238,7 +238,7 @@ pub mod attribute {
     pub const FUA: u32 = 1 << 3;
 }
 
-/// Operations.
+/// Operations of requests.
 #[allow(missing_docs)] // named as the kernel names them
 pub mod operation {
     pub const READ: u32 = 0;
@@ -248,7 +248,7 @@ pub mod operation {
     pub const WRITE_ZEROES: u32 = 5;
 }
 
-/// Flags of an operation.
+/// Flags of a request's operation.
 pub mod flag {
     /// The write must be durable before the answer.
     pub const FUA: u32 = 1 << 13;
@@ -256,9 +256,9 @@ pub mod flag {
     pub const NOUNMAP: u32 = 1 << 15;
 }
 
-/// Offset of the descriptions in the device's file.
+/// Offset of the requests' descriptions in the device's file.
 pub const DESCRIPTIONS_AT: u64 = 0;
-/// Offset of the payloads in the device's file.
+/// Offset of the requests' payloads in the device's file.
 pub const PAYLOADS_AT: u64 = 0x8000_0000;
 /// The lowest bit of the request's number in a payload's offset.
 pub const TAG_BIT: u32 = 25;
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn commands_have_the_kernels_numbers() {
-        // The C program printed these numbers, too.
+        // A C program printed these numbers from the kernel's header, too.
         assert_eq!(command::GET_DEV_INFO, 0x8020_7502);
         assert_eq!(command::ADD_DEV, 0xc020_7504);
         assert_eq!(command::GET_FEATURES, 0x8020_7513);

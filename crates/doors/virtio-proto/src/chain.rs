@@ -1,8 +1,9 @@
-//! Follows a chain of descriptors, which is untrusted, to runs of memory.
+//! Follows a chain of descriptors, which is untrusted, and returns the runs of memory that the
+//! descriptors name.
 //!
 //! A chain lies in the ring's own table, or in another table that its only descriptor names; a mix
 //! of both is refused, since no driver needs it. The runs that the device reads come first; the
-//! runs that it writes follow. The caller checks that the runs lie in the guest's memory.
+//! runs that the device writes follow. The caller checks that the runs lie in the guest's memory.
 
 use smallvec::SmallVec;
 use zerocopy::FromBytes;
@@ -18,44 +19,45 @@ const INLINE: usize = 4;
 pub struct Run {
     /// The run's address in the guest's physical memory.
     pub address: u64,
-    /// Bytes of the run; not 0.
+    /// Length of the run in bytes; not 0.
     pub length: u32,
 }
 
 /// A table of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// The table's address.
+    /// The table's address in the guest's physical memory.
     pub address: u64,
-    /// Number of descriptors.
+    /// Number of descriptors in the table.
     pub entries: u16,
 }
 
-/// Why a chain cannot be followed. Nothing in such a chain is trusted, not even the place of its
-/// status.
+/// Why a chain cannot be followed. No content of such a chain is trusted, not even the position of
+/// its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    /// The table does not lie in memory.
+    /// The table does not lie in the guest's memory.
     #[error("a descriptor lies outside the guest's memory")]
     Unreadable,
-    /// A link leads outside its table.
+    /// A descriptor's link leads outside its table.
     #[error("descriptor {0} is outside its table")]
     Outside(u16),
     /// The chain runs in a circle, or is longer than any chain may be.
     #[error("the chain has no end")]
     Endless,
-    /// A table within a table, one whose length is no multiple of a descriptor, or one with a link.
+    /// A descriptor names a table within a table, a table whose length is no multiple of a
+    /// descriptor, or a table and a link.
     #[error("a table of descriptors is malformed")]
     Table,
-    /// A run to read follows a run to write.
+    /// A run that the device reads follows a run that it writes.
     #[error("what the device reads comes behind what it writes")]
     Order,
-    /// All runs together are longer than a chain may be, or end beyond the last address.
+    /// All runs together are longer than a chain may be, or a run ends beyond the last address.
     #[error("the chain's memory is longer than 4 GiB")]
     TooLong,
 }
 
-/// A request's memory.
+/// The runs of memory of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     readable: SmallVec<[Run; INLINE]>,
@@ -124,13 +126,13 @@ impl Chain {
         Ok(())
     }
 
-    /// Bytes that the device reads: head and payload.
+    /// Number of bytes of the request that the device reads: head and payload.
     #[must_use]
     pub fn readable_bytes(&self) -> u32 {
         self.readable_bytes
     }
 
-    /// Bytes that the device writes: payload and status.
+    /// Number of bytes of the request that the device writes: payload and status.
     #[must_use]
     pub fn writable_bytes(&self) -> u32 {
         self.writable_bytes
@@ -146,7 +148,7 @@ impl Chain {
         behind(&self.writable, 0)
     }
 
-    /// The address of the status, the last byte that the device writes, if it writes any.
+    /// The address of the status, the last byte that the device writes, if it writes any bytes.
     #[must_use]
     pub fn status(&self) -> Option<u64> {
         let last = self.writable.last()?;
@@ -194,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Walks in memory that holds the table `own` at `0x1000` and the table `other` at `0x8000`.
+    /// Follows a chain in memory that has the tables `own` at `0x1000` and `other` at `0x8000`.
     fn walk(own: &[Descriptor], other: &[Descriptor], head: u16) -> Result<Chain, ChainError> {
         let entries = u16::try_from(own.len()).expect("few");
         Chain::walk(Table { address: 0x1000, entries }, head, |address| {

@@ -11,7 +11,7 @@ const PHYSICAL_BYTES: u32 = 4096;
 /// The array's properties that the configuration shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The array's size.
+    /// The array's size in bytes.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
@@ -22,7 +22,7 @@ pub struct Shape {
 }
 
 /// Features offered to the driver. `CONFIG_WCE`, by which a driver switches write caching, is not
-/// among these: a restarted server would not know the driver's choice.
+/// among these: a restarted server would not have the driver's choice.
 #[must_use]
 pub const fn offered(shape: &Shape) -> u64 {
     let always = feature::SIZE_MAX
@@ -39,7 +39,7 @@ pub const fn offered(shape: &Shape) -> u64 {
     always | access
 }
 
-/// The bytes of the configuration from `offset` on, with zeroes after its end.
+/// The bytes of the configuration space from `offset` on, with zeroes after its end.
 ///
 /// # Panics
 /// When the logical block is invalid for a disk.

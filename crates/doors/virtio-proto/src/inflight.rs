@@ -1,7 +1,7 @@
 //! The table of requests in flight (taken and not answered), in memory that outlives the server.
 //!
-//! The client keeps the memory, and gives it to the next server. Each queue has a head, and an
-//! entry for each descriptor that can begin a chain:
+//! The client owns the memory of the table, and gives it to the next server. Each queue has a head,
+//! and an entry for each descriptor that can begin a chain:
 //!
 //! ```text
 //!   bytes   0  features  8  version  10  entries  12  last head  14  used index  16  entries ...
@@ -10,8 +10,8 @@
 //!
 //! To take a request the server stores its counter, then *in flight*. To answer it the server
 //! stores *last head*, then the used ring and its index, then not *in flight*, then *used index*.
-//! If the server dies after the ring's index and before *used index*, the two differ. In that case
-//! the request of *last head* was answered
+//! If the server dies after storing the ring's index and before storing *used index*, these two
+//! differ. In that case the request of *last head* was answered
 //! [check: what_is_in_flight_is_asked_for_once_after_a_crash].
 
 use crate::limits::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
@@ -19,10 +19,10 @@ use crate::limits::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 const HEAD_BYTES: u64 = 16;
 const ENTRY_BYTES: u64 = 16;
 
-/// Queues begin at multiples of this, so that no two share a cache line.
+/// The parts of queues begin at multiples of this many bytes, so that no two share a cache line.
 const ALIGNMENT: u64 = 64;
 
-/// Offsets of a queue's parts, from its beginning.
+/// Offsets of the fields of a queue's part of the table, from its beginning.
 #[allow(missing_docs)] // each is what its name says
 pub mod at {
     pub const VERSION: u64 = 8;
@@ -34,13 +34,13 @@ pub mod at {
     pub const COUNTER: u64 = 8;
 }
 
-/// The version of the layout.
+/// The version of the table's layout.
 pub const VERSION: u16 = 1;
 
 /// The entry of one descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// The request that begins at this descriptor was taken and not answered.
+    /// Whether the request that begins at this descriptor was taken and not answered.
     pub is_in_flight: bool,
     /// The request that was answered before this one in the same batch.
     pub next: u16,
@@ -60,23 +60,23 @@ pub struct AnswerNotes {
 /// The requests that a dead server left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredRequests {
-    /// Requests answered, but not noted as answered.
+    /// Requests that were answered, but not noted as answered.
     pub answered: Vec<u16>,
-    /// Requests taken and not answered, in the order of taking.
+    /// Requests without an answer, in the order in which the device took them.
     pub in_flight: Vec<u16>,
-    /// The counter of the next request.
+    /// The counter that the next request gets.
     pub counter: u64,
 }
 
-/// Why memory is not a table.
+/// Why memory holds no valid table of requests in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// An impossible number of queues, or of entries.
+    /// The number of queues or entries is impossible.
     #[error("a table of {queues} queues of {entries} entries is none")]
     Shape {
         /// Number of queues.
         queues: u16,
-        /// Entries of each queue.
+        /// Number of entries of each queue.
         entries: u16,
     },
     /// The ring has more new answers than the queue has entries.
@@ -84,17 +84,17 @@ pub enum FormatError {
     Answers(u16),
 }
 
-/// Bytes of a queue's part of the table.
+/// Length in bytes of a queue's part of the table.
 #[must_use]
 pub const fn queue_bytes(entries: u16) -> u64 {
     let bytes = (entries as u64).saturating_mul(ENTRY_BYTES).saturating_add(HEAD_BYTES);
     bytes.div_ceil(ALIGNMENT).saturating_mul(ALIGNMENT)
 }
 
-/// Bytes of a table.
+/// Length in bytes of a table of requests in flight.
 ///
 /// # Errors
-/// The numbers are impossible.
+/// The number of queues or entries is impossible.
 pub const fn table_bytes(queues: u16, entries: u16) -> Result<u64, FormatError> {
     let is_one =
         queues >= 1 && queues <= QUEUES_MAX && entries >= 1 && entries <= QUEUE_ENTRIES_MAX;
@@ -104,14 +104,14 @@ pub const fn table_bytes(queues: u16, entries: u16) -> Result<u64, FormatError> 
     Ok(queue_bytes(entries).saturating_mul(queues as u64))
 }
 
-/// Offset of an entry, from the beginning of its queue.
+/// Offset of an entry, from the beginning of its queue's part of the table.
 #[must_use]
 pub const fn place_of(entry: u16) -> u64 {
     (entry as u64).saturating_mul(ENTRY_BYTES).saturating_add(HEAD_BYTES)
 }
 
-/// Reads a server's table, for a ring whose used index is `ring_index`. If no request is in flight,
-/// the driver may have set up the ring anew, and any index is valid.
+/// Reads a dead server's table, for a ring whose used index is `ring_index`. If no request is in
+/// flight, the driver may have set up the ring anew, and any index is valid.
 ///
 /// # Errors
 /// No server leaves such a table.
@@ -169,7 +169,7 @@ mod tests {
             u16::try_from(self.used.len() % 65536).expect("in range")
         }
 
-        /// One of the two stores of taking a request: `step` 0 or 1.
+        /// Makes one of the two stores by which a server takes a request: `step` 0 or 1.
         fn take(&mut self, head: u16, counter: u64, step: usize) {
             let entry = &mut self.entries[usize::from(head)];
             match step {
@@ -219,8 +219,8 @@ mod tests {
                 }
             }
             let left = recover(&memory.entries, memory.noted, memory.ring_index()).expect("a server's");
-            // Requests taken and not answered are submitted again. If the last request was not
-            // marked yet, the next server takes it from the ring anew.
+            // Requests that were taken and not answered are submitted again. If the last request
+            // was not marked yet, the next server takes this request from the ring anew.
             let unanswered: Vec<u16> = {
                 let mut open = asked.clone();
                 for head in &memory.used {
@@ -232,7 +232,8 @@ mod tests {
             let marked = left.in_flight.len();
             prop_assert!(unanswered.len() - marked <= 1, "{unanswered:?} {left:?}");
             prop_assert_eq!(&unanswered[..marked], &left.in_flight[..]);
-            // The index of the next request to take follows from the numbers of both.
+            // The index of the next request follows from the numbers of answered and marked
+            // requests.
             prop_assert!(asked.len() - (memory.used.len() + marked) <= 1);
         }
     }

@@ -1,7 +1,7 @@
 //! Virtio's block device as values: chains, requests, the configuration, and the in-flight table.
 //!
 //! Where it stands: `frontend-vhost-user` reads a guest's memory; this crate decides the meaning of
-//! its bytes. It does not have the rings themselves, which the crate `virtio-queue` keeps, nor any
+//! its bytes. This crate has neither the rings, which the crate `virtio-queue` holds, nor any
 //! memory: it gets bytes as slices, or from a closure.
 //!
 //! ```text

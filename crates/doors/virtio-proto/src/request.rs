@@ -1,4 +1,5 @@
-//! Parses a guest's request, which is untrusted, into a value, and gives its status for the driver.
+//! Parses a guest's request, which is untrusted, into a value, and gives the request's status for
+//! the driver.
 //!
 //! Each request becomes one operation of the array: read, write, flush, discard, write zeroes, get
 //! ID.
@@ -16,25 +17,25 @@ pub struct Device {
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub is_read_only: bool,
-    /// The driver has not negotiated FLUSH: each write must be durable before its answer.
+    /// Whether each write must be durable before its answer: the driver did not negotiate FLUSH.
     pub is_written_through: bool,
 }
 
-/// A request. Offsets and lengths are in bytes.
+/// A guest's request. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are what the variant's line says
 pub enum Request {
-    /// Fill the payload from `offset`.
+    /// Read the payload from `offset`.
     Read { offset: u64, length: u32 },
-    /// Write the payload at `offset`; `durable` before the answer.
+    /// Write the payload at `offset`; if `durable`, the write is durable before the answer.
     Write { offset: u64, length: u32, durable: bool },
     /// Make all acknowledged writes durable.
     Flush,
     /// Return the device's ID.
     Id,
-    /// The guest no longer needs the range's content.
+    /// Discard: the guest no longer needs the range's content.
     Discard { offset: u64, length: u64, durable: bool },
-    /// Make a range read as zeroes; with `may_punch` it need not stay allocated.
+    /// Make a range read as zeroes; with `may_punch` the range need not stay allocated.
     Zero { offset: u64, length: u64, may_punch: bool, durable: bool },
 }
 
@@ -42,41 +43,41 @@ pub enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Success.
+    /// The request has succeeded.
     Done = 0,
-    /// An error.
+    /// The request has failed.
     Failed = 1,
-    /// An unknown kind or flag.
+    /// The request has an unknown kind or flag.
     Unsupported = 2,
 }
 
-/// Why bytes are not a request.
+/// Why bytes are not a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// The head is shorter than any request's.
+    /// The head is shorter than that of any request.
     #[error("a request has fewer bytes than its head")]
     Short,
-    /// An unknown kind.
+    /// The request has an unknown kind.
     #[error("kind {0} of a request is not known")]
     Kind(u32),
-    /// An unknown flag.
+    /// The request has an unknown flag.
     #[error("flags {0:#x} of a range are not known")]
     Flags(u32),
-    /// An empty range, or one outside the device.
+    /// The request's range is empty, or outside the device.
     #[error("{sectors} sectors from {first} on do not lie within the device")]
     Range {
         /// The first sector of the range.
         first: u64,
-        /// The number of sectors.
+        /// The number of sectors of the range.
         sectors: u64,
     },
-    /// A payload of an impossible length.
+    /// The request has a payload of an impossible length.
     #[error("a payload of {0} bytes is none")]
     Payload(u32),
-    /// Not exactly one range.
+    /// The request has not exactly one range.
     #[error("{0} bytes of ranges are not one")]
     Ranges(u32),
-    /// A change of a read-only device.
+    /// The request would change a read-only device.
     #[error("the device is read-only")]
     ReadOnly,
 }
@@ -93,11 +94,11 @@ impl ParseError {
 }
 
 impl Request {
-    /// Bytes of a request's head and first range, which say what the request is.
+    /// Number of bytes of a request's head and first range, from which the request is parsed.
     pub const TELLING_BYTES: usize = (HEAD_BYTES + RANGE_BYTES) as usize;
 
-    /// Reads a request. `told` holds its first [`Self::TELLING_BYTES`], or all bytes if there are
-    /// fewer.
+    /// Parses a request. `told` holds the request's first [`Self::TELLING_BYTES`], or all its bytes
+    /// if there are fewer.
     ///
     /// # Errors
     /// The request makes no sense for this device.
@@ -105,7 +106,7 @@ impl Request {
         let (head, rest) = Head::read_from_prefix(told).map_err(|_| ParseError::Short)?;
         let durable = device.is_written_through;
         let outgoing = chain.readable_bytes().saturating_sub(HEAD_BYTES);
-        // The status byte is not payload.
+        // The last byte that the device writes is the status, not payload.
         let incoming = chain.writable_bytes().saturating_sub(1);
         let first = head.sector.get();
         let code = head.kind.get();
@@ -144,7 +145,7 @@ impl Request {
         }
     }
 
-    /// Bytes of the request's payload that need memory.
+    /// Number of bytes of the request's payload that need memory.
     #[must_use]
     pub const fn payload_bytes(&self) -> u32 {
         match self {

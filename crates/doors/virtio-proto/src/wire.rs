@@ -1,12 +1,12 @@
-//! Numbers and layouts of the device, as they lie in a guest's memory.
+//! Numbers and layouts of virtio's block device, as they lie in a guest's memory.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The unit of all addresses on the device.
+/// The unit of all addresses on the device, in bytes.
 pub const SECTOR_BYTES: u32 = 512;
 
-/// Features, as bits.
+/// Features of the device, as bits.
 #[allow(missing_docs)] // named as the specification names them
 pub mod feature {
     pub const SIZE_MAX: u64 = 1 << 1;
@@ -51,7 +51,7 @@ pub const UNMAP: u32 = 1;
 pub struct Descriptor {
     /// The run's address in the guest's physical memory.
     pub address: U64,
-    /// The run's bytes.
+    /// The run's length in bytes.
     pub length: U32,
     /// The descriptor's flags: see [`descriptor_flag`].
     pub flags: U16,
@@ -59,7 +59,7 @@ pub struct Descriptor {
     pub next: U16,
 }
 
-/// Bytes of a descriptor.
+/// Length of a descriptor in bytes.
 pub const DESCRIPTOR_BYTES: u32 = 16;
 
 /// The head of a request.
@@ -68,13 +68,13 @@ pub const DESCRIPTOR_BYTES: u32 = 16;
 pub struct Head {
     /// The request's kind: see [`kind`].
     pub kind: U32,
-    /// No meaning.
+    /// A field without meaning.
     pub reserved: U32,
     /// The first sector of the range.
     pub sector: U64,
 }
 
-/// Bytes of a head.
+/// Length of a request's head in bytes.
 pub const HEAD_BYTES: u32 = 16;
 
 /// A range to discard, or to fill with zeroes.
@@ -83,13 +83,13 @@ pub const HEAD_BYTES: u32 = 16;
 pub struct Range {
     /// The first sector of the range.
     pub sector: U64,
-    /// The number of sectors.
+    /// The number of sectors of the range.
     pub sectors: U32,
     /// The range's flags: see [`UNMAP`].
     pub flags: U32,
 }
 
-/// Bytes of a range.
+/// Length of a range in bytes.
 pub const RANGE_BYTES: u32 = 16;
 
 /// The device's configuration space.

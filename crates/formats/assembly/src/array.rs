@@ -1,6 +1,6 @@
 //! Turns members in their slots into an array that can run, or into a refusal.
 //!
-//! `judge` has already decided which member has which slot; this file does not look at that again.
+//! `judge` has already decided which member has which slot; this file does not judge members again.
 
 use braid_sim_hooks::{Bug, planted, spoiled};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,8 @@ pub struct Occupant {
     /// The member's data is up to date before this sector; `u64::MAX` means everywhere.
     pub recovered_until: u64,
     /// Unreadable sectors in the part of the data area that the array uses, from the member's
-    /// bad-block log. Each entry is the log's sector, and the range that its record names.
+    /// bad-block log. Each entry is a record's sector of the log, and the range that the record
+    /// names.
     pub bad_records: Vec<(u16, Range<u64>)>,
 }
 
@@ -92,7 +93,7 @@ pub struct AssembledArray {
     /// The array's write journal, which must be replayed before any read.
     pub journal: Option<AssembledJournal>,
     /// Why the array's journal does not count. The whole array is then in doubt: it may only be
-    /// read, or goes on without the journal ([`Options::without_journal`]).
+    /// read, or runs without the journal ([`Options::without_journal`]).
     pub journal_fault: Option<JournalFault>,
     /// Redundancy is right before this sector; `u64::MAX` means everywhere. Counts sectors of each
     /// member, for raid10 sectors of the array.
@@ -101,10 +102,10 @@ pub struct AssembledArray {
     pub dirty: bool,
     /// The number of slots without a member that is wholly up to date.
     pub degraded: u16,
-    /// The sectors that may read wrong, if the operator accepted that.
+    /// The sectors that may read wrong, if the operator accepted this risk.
     pub accepted_risk: Option<AtRisk>,
-    /// The sectors that may read wrong, if the operator did not accept that and the array is only
-    /// read. These sectors cannot be read.
+    /// The sectors that may read wrong, if the operator did not accept this risk and the array is
+    /// only read. These sectors cannot be read.
     pub withheld_risk: Option<AtRisk>,
     /// Why the array may only be read, whatever the options say.
     pub read_only: Option<ReadOnlyReason>,
@@ -125,8 +126,8 @@ pub struct AssembledBitmap {
     /// Regions where members may differ: the set bits of all believed bitmaps, or everything if
     /// none is believed.
     pub bits: Bits,
-    /// Marks of a lockless bitmap. A region is unwritten if all believed members say so, and needs
-    /// sync if any of them says so. If no member is believed, everything needs sync.
+    /// Marks of a lockless bitmap. A region is unwritten if all believed bitmaps mark it unwritten,
+    /// and needs sync if any of them marks it so. If no bitmap is believed, everything needs sync.
     pub marks: Option<LocklessMarks>,
 }
 
@@ -139,7 +140,8 @@ pub struct Tolerance {
     /// losses are tolerated.
     pub parity_in_doubt: bool,
     /// Whether copies may differ, where an interrupted write was in flight. Each sector is read
-    /// from one copy. If that member is lost before resync, the sector may change its content.
+    /// from one copy. If the member with that copy is lost before resync, the sector may change its
+    /// content.
     pub copies_in_doubt: bool,
 }
 
@@ -185,8 +187,8 @@ impl AssembledArray {
         self.slots.iter().flatten().chain(replacements)
     }
 
-    /// Whether the newest superblock counts in a member that is not present. If that member
-    /// returns, it is believed, whatever writes it missed.
+    /// Whether the newest superblock has an active role for a member that is not present. If that
+    /// member returns, it is believed, whatever writes it missed.
     #[must_use]
     pub fn may_return(&self) -> bool {
         let is_active = |role: &&Role| matches!(role, Role::Active(_));
@@ -194,8 +196,8 @@ impl AssembledArray {
         counted > self.occupants().count()
     }
 
-    /// Records that the logs were replayed, to members or in memory. `is_all` says whether all
-    /// stripes that they name became consistent. Other doubts remain.
+    /// Notes that the logs were replayed, to members or in memory. `is_all` says whether all
+    /// stripes that the logs name became consistent. Other doubts remain.
     pub fn note_replayed(&mut self, is_all: bool) {
         if is_all && settles(self.replay.as_ref(), self.resync_offset) {
             self.resync_offset = u64::MAX;
@@ -336,7 +338,7 @@ fn check_agreement(roster: &Roster<'_>) -> Result<(), Refusal> {
 
 const RAID0_UNSPECIFIED: u32 = 0;
 
-/// The layout number; for raid0 it counts only if its feature bit is set.
+/// The layout number; the layout of a raid0 counts only if its feature bit is set.
 fn layout(superblock: &Superblock) -> u32 {
     let is_said = superblock.state.features.contains(Features::RAID0_LAYOUT);
     match superblock.array.level {
@@ -376,7 +378,7 @@ fn too_few(slots: u16, lost_max: u16, lost: &[u16]) -> Refusal {
 }
 
 /// The array's shape. Levels with redundancy use the superblock's size for every slot; levels
-/// without use each member's own size.
+/// without redundancy use each member's own size.
 fn shape(roster: &Roster<'_>, slots: u16, lost: &[u16]) -> Result<Shape, Refusal> {
     let superblock = roster.newest.superblock;
     let array = &superblock.array;
@@ -413,8 +415,8 @@ fn resync_offset(roster: &Roster<'_>, geometry: &Geometry) -> u64 {
     offsets.min().unwrap_or(u64::MAX)
 }
 
-/// The array's journal, or the fault because of which the journal does not count. With such a fault
-/// an array that is to be written is refused.
+/// The array's journal, or the fault because of which the journal does not count. If the journal
+/// has a fault, assembly refuses to start the array for writing.
 fn journal_of(
     roster: &Roster<'_>,
     (geometry, lost): (&Geometry, &[u16]),
@@ -432,7 +434,8 @@ fn journal_of(
     }
 }
 
-/// Whether the array goes on without its journal. It does not if newer members exist elsewhere.
+/// Whether the array runs without its journal. A journal is not given up if newer members exist
+/// elsewhere.
 fn is_given_up(fault: &JournalFault, options: &Options) -> bool {
     let is_lost = matches!(fault, JournalFault::Absent { .. } | JournalFault::Unusable { .. });
     options.without_journal && is_lost

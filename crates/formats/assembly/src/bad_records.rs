@@ -6,7 +6,7 @@ use braid_ondisk::{Features, Superblock};
 
 use crate::ProbedMember;
 
-/// The bad sectors of a part of the device, counted from its start.
+/// The bad sectors of a part of the device, counted from the start of that part.
 pub(crate) fn bad_records_from(
     superblock: &Superblock,
     member: &ProbedMember,

@@ -2,8 +2,8 @@
 //!
 //! The caller reads the file. No superblock names a bitmap file, so an array that is started
 //! without its file has no bitmap. But if the array's parity log is in the file and the array was
-//! interrupted, superblocks say so. Without the file the array is then resynced as a whole, or
-//! refused if a member is missing.
+//! interrupted, superblocks say that the log is in a file. Without the file the array is then
+//! resynced as a whole, or refused if a member is missing.
 
 use braid_geometry::{Family, Slot};
 use braid_ondisk::{
@@ -31,11 +31,11 @@ pub struct GivenBitmapFile {
 pub struct AssembledBitmapFile {
     /// The operator's name for the file.
     pub label: String,
-    /// The index that stands for the file: the one after the last member.
+    /// The index that stands for the file: the index after the last member's.
     pub member: usize,
     /// The file's length in bytes.
     pub size_bytes: u64,
-    /// The parity log in the file, if the array keeps one there.
+    /// The parity log in the file, if the array keeps a parity log there.
     pub parity_log: Option<AssembledParityLog>,
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn check<'a>(
     }
 }
 
-/// A fault if the file is more than one event ahead of the members. One ahead is normal: the file
-/// is written before the superblocks.
+/// A fault if the file is more than one event ahead of the members. One event ahead is normal: the
+/// file is written before the superblocks.
 fn ahead(events: u64, newest_events: u64) -> Option<BitmapFileFault> {
     let is_ahead = events > newest_events.saturating_add(1);
     is_ahead.then_some(BitmapFileFault::Ahead { events, newest_events })
@@ -93,7 +93,7 @@ pub(crate) fn check_room(
     }
 }
 
-/// The place of braid's own parity log in the file, if the array has one there.
+/// The place of braid's own parity log in the file, if the array has such a log.
 pub(crate) fn log_place(file: &BitmapFile, roster: &Roster<'_>) -> Option<OwnLogPlace> {
     let is_stripe = roster.newest.superblock.array.level.family() == Family::Stripe;
     let place = file.own_log.as_ref()?.place.ok();
@@ -139,8 +139,8 @@ fn entries_of(log: &PplLog, slot: Slot) -> PplLog {
     PplLog { newest: log.newest.as_ref().map(of_slot), older }
 }
 
-/// Whether superblocks say that the log at `home` counts: the newest one, or an older one if an
-/// update to clean was cut short.
+/// Whether superblocks say that the log at `home` counts: the newest superblock, or an older
+/// superblock if an update to clean was cut short.
 pub(crate) fn counts(roster: &Roster<'_>, home: LogHome) -> bool {
     let newest = &roster.newest.superblock.state;
     // The update before the update to clean is the one that made the log count, and no data is

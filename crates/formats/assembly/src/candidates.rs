@@ -1,12 +1,14 @@
 //! Finds the superblock of each member, or gives the member its verdict at once.
 //!
-//! It does not compare superblocks with each other, except to notice a device that is given twice.
+//! This file does not compare superblocks with each other, except to notice a device that is given
+//! twice.
 //!
 //! # A disk and its last partition
 //!
-//! Superblocks 0.90 and 1.0 are at the end. So the superblock of a disk's last partition can be
-//! where the disk's own would be. If it were taken for the disk's, all data would be off by the
-//! partition's start, and the first stripe would overwrite the partition table.
+//! Superblocks 0.90 and 1.0 are at the end of the device. So the superblock of a disk's last
+//! partition can be where the disk's own would be. If the partition's superblock were taken for the
+//! disk's, all data would be off by the partition's start, and the first stripe would overwrite the
+//! partition table.
 //!
 //! - 0.90 does not record its position. If the disk starts with a partition table, the superblock
 //!   is not used, unless the array uses more than a partition could have
@@ -14,7 +16,8 @@
 //! - 1.0 records its own position, counted from the start of its device. Seen from the disk, that
 //!   number is off by the partition's start, and validation has already refused it:
 //!   `SuperblockFault::WrongPlace`.
-//! - 1.1 and 1.2 are at the start, which differs between a disk and its partition.
+//! - Superblocks 1.1 and 1.2 are at the start of the device, which differs between a disk and its
+//!   partition.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +27,8 @@ use braid_ondisk::{ForeignKind, Role, Superblock, SuperblockFault, Version};
 use crate::verdict::{Reason, Verdict};
 use crate::{MemberVerdict, ProbedMember};
 
-/// A partition table has its signature at this offset or before it: GPT's is here on disks with
-/// 4096-byte sectors.
+/// A partition table has its signature at this offset or before it: GPT's is at this offset on
+/// disks with 4096-byte sectors.
 const TABLE_OFFSET_BYTES_MAX: u64 = 4096;
 /// The lowest start of a partition: the first multiple of 64 KiB after a partition table.
 const PARTITION_START_SECTORS_MIN: u64 = 128;
@@ -128,9 +131,9 @@ fn sound_superblock(member: &ProbedMember) -> Result<&Superblock, (Verdict, Reas
 }
 
 /// Whether this 0.90 superblock may belong to the disk's last partition. A partition that begins at
-/// a multiple of 64 KiB and ends with the disk has its superblock where the disk's would be. With a
-/// partition table at the start, the superblock is surely the disk's only if the array uses more
-/// than such a partition has.
+/// a multiple of 64 KiB and ends with the disk has its superblock where the disk's superblock would
+/// be. With a partition table at the start, the superblock is surely the disk's only if the array
+/// uses more than such a partition has.
 fn could_be_a_partitions(member: &ProbedMember, superblock: &Superblock) -> bool {
     let has_table = member.probe.foreign.iter().any(|foreign| {
         matches!(foreign.kind, ForeignKind::Mbr | ForeignKind::Gpt)

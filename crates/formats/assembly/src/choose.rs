@@ -1,4 +1,4 @@
-//! Chooses the array: the one that the operator named, or the only one.
+//! Chooses the array: the array that the operator named, or the only array.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Choice {
         self.uuid.is_none() && self.name.is_none()
     }
 
-    /// Whether the array with this UUID and name is meant.
+    /// Whether the choice allows the array with this UUID and name.
     #[must_use]
     pub fn admits(&self, uuid: &[u8; 16], name: &str) -> bool {
         let by_name = |wanted: &String| wanted == name || wanted == bare_name(name);
@@ -44,7 +44,7 @@ pub fn bare_name(name: &str) -> &str {
     name.split_once(':').map_or(name, |(_, bare)| bare)
 }
 
-/// The candidates of the chosen array. All others get the verdict foreign.
+/// The candidates of the chosen array. All other candidates get the verdict foreign.
 pub(crate) fn choose<'a>(
     choice: &Choice,
     candidates: Vec<Candidate<'a>>,

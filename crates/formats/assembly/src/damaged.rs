@@ -1,8 +1,8 @@
 //! Damaged superblocks that may be newer than every sound one.
 //!
-//! A power failure can tear a superblock of more than one sector. If it tears those of all members
-//! that recorded the loss of a member, only the lost member's superblock is sound. That superblock
-//! says that nothing failed, and the member's data is old.
+//! A power failure can tear a superblock of more than one sector. If it tears the superblocks of
+//! all members that recorded the loss of a member, only the lost member's superblock is sound. That
+//! superblock says that nothing failed, and the member's data is old.
 //!
 //! ```text
 //!   record that C is out:  A, B        events 7, 7      C stays at 5
@@ -10,14 +10,14 @@
 //!   C alone would be       the array with events 5, and all later writes are gone
 //! ```
 //!
-//! A superblock of one sector is never torn, so damage to it has another cause, and it claims
-//! nothing. A longer damaged superblock claims a number of events, and the claim can only cause a
-//! refusal. Assembly refuses if both of these may be true:
+//! A superblock of one sector is never torn, so damage to it has another cause, and the superblock
+//! claims nothing. A longer damaged superblock claims a number of events, and the claim can only
+//! cause a refusal. Assembly refuses if both of these may be true:
 //!
-//! - *All sound members may be out.* The claim is two events or more ahead; or it is one ahead and
-//!   counts at least as many members out as there are sound ones. (If it is one ahead with fewer
-//!   out, its table has a sound member in. A finished update would have reached that member, so the
-//!   update did not finish and no member missed anything.)
+//! - *All sound members may be out.* The claim is two events or more ahead; or it is one event
+//!   ahead and counts at least as many members out as there are sound members. (If it is one event
+//!   ahead with fewer members out, its table has a sound member in. A finished update would have
+//!   reached that member, so the update did not finish and no member missed anything.)
 //! - *The damaged and missing members may be an array.* Slots without a sound member are at least
 //!   as many as the level needs. So a raid5 with one rotten superblock starts as usual.
 //!

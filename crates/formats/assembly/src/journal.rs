@@ -7,7 +7,7 @@
 //! of an array with a journal say "clean" while the array is written, because the journal covers
 //! writes in flight. Without the journal any stripe may have been in flight: members may lack
 //! acknowledged writes, and parity may be wrong. The array then counts as not stopped cleanly, and
-//! all of it is in doubt.
+//! the whole array is in doubt.
 
 use braid_geometry::Geometry;
 use braid_ondisk::{
@@ -20,20 +20,20 @@ use crate::refusal::JournalFault;
 
 /// The most sectors of a stripe unit in one write: the engine's own limit.
 const UNIT_SECTORS_MAX: u64 = 128;
-/// The least number of batches that the ring must hold: one that is written, one that waits for
-/// room, and two spare ones.
+/// The least number of batches that the ring must hold: one batch that is written, one batch that
+/// waits for room, and two spare batches.
 const BATCHES_MIN: u64 = 4;
 
-/// The least size of a journal's ring in sectors. A batch then always finds room once the batches
-/// before it are on the members. `None` if the array can have no journal: journal blocks are 4 KiB,
-/// and a meta block must name all blocks that belong together.
+/// The least size of a journal's ring in sectors. In such a ring a batch always finds room once the
+/// earlier batches are on the members. `None` if the array can have no journal: journal blocks are
+/// 4 KiB, and a meta block must name all blocks that belong together.
 #[must_use]
 pub fn journal_sectors_min(geometry: &Geometry) -> Option<u64> {
     let Geometry::Stripe(stripe) = geometry else { return None };
     let chunk_sectors = u64::from(stripe.chunk_sectors());
     let has_blocks = chunk_sectors.is_multiple_of(JOURNAL_BLOCK_SECTORS);
     let is_named = usize::from(stripe.data_slots()) <= JournalRow::DATA_MAX;
-    // Assumes a meta block for each row of blocks.
+    // The size of a batch assumes a meta block for each row of blocks.
     let batch = chunk_sectors.min(UNIT_SECTORS_MAX) * (u64::from(stripe.slots()) + 1);
     (has_blocks && is_named).then_some(BATCHES_MIN * batch + 8 * JOURNAL_BLOCK_SECTORS)
 }
@@ -44,8 +44,8 @@ pub(crate) fn can_be_written(geometry: &Geometry, journal: &AssembledJournal) ->
 }
 
 /// The most events by which a journal device may be ahead of the members: one interrupted update
-/// may have reached the journal device alone. If it is two ahead, two updates reached members that
-/// are missing here.
+/// may have reached the journal device alone. If the journal device is two events ahead, two
+/// updates reached members that are missing here.
 const EVENTS_AHEAD_MAX: u64 = 1;
 
 /// Whether the journal device saw updates that reached only missing members.
@@ -70,7 +70,8 @@ pub struct AssembledJournal {
     pub log: JournalLog,
 }
 
-/// The journal, or the fault for which it does not count; `None` for an array without one.
+/// The write journal, or the fault because of which it does not count; `None` for an array without
+/// a journal.
 pub(crate) fn journal(roster: &Roster<'_>) -> Option<Result<AssembledJournal, JournalFault>> {
     // An interrupted update may have added or dropped the journal on some members only.
     if !roster.newest.superblock.state.features.contains(Features::JOURNAL) {

@@ -1,7 +1,7 @@
 //! One verdict for each member of the chosen array, against the newest superblock.
 //!
-//! The crate's documentation has the rules and why they are safe. This file does not ask whether
-//! enough members are left, or whether braid can serve the array (`array`).
+//! The crate's documentation has the rules and why they are safe. `array` decides whether enough
+//! members are left, and whether braid can serve the array.
 //!
 //! ```text
 //!   newest = most events among those whose own role is a slot
@@ -20,7 +20,8 @@
 //!                         otherwise one is a clone, and there is no array
 //! ```
 //!
-//! Any other role in the newest table means faulty: md writes a removed member as a spare.
+//! A member whose role in the newest table is not the claimed slot is faulty: md writes a removed
+//! member as a spare.
 
 use braid_ondisk::{Features, Role};
 use braid_sim_hooks::{Bug, planted, spoiled};
@@ -131,8 +132,8 @@ pub(crate) fn judge<'a>(
     Ok(Roster { newest, active, spares, replacements, replaced, journals })
 }
 
-/// Sets aside members that are older than the recorded state. If one of a member and its clone is
-/// older, the record tells the two apart, and the older one is set aside.
+/// Sets aside members that are older than the recorded state. If a member and its clone differ in
+/// age, the record tells the two devices apart, and the older device is set aside.
 fn set_old_aside<'a>(
     group: &[Candidate<'a>],
     known: Option<&RecordedState>,
@@ -173,7 +174,7 @@ fn only_old(old: &[Candidate<'_>], known: &RecordedState) -> Option<Refusal> {
 }
 
 /// The slot that the same member claims under another label: one of the two devices is a clone.
-/// 0.90 has no device names, so there only equal events and an equal table show a clone.
+/// 0.90 has no device names, so with 0.90 only equal events and an equal table show a clone.
 fn slot_of_twin<'a>(
     candidate: &Candidate<'_>,
     reason: &Reason,
@@ -192,7 +193,8 @@ fn slot_of_twin<'a>(
     })
 }
 
-/// The spare that has this candidate's device number. Neither is read, so the first label is used.
+/// The spare that has this candidate's device number. Neither device is read, so the device with
+/// the first label is used.
 fn twin_of<'a>(candidate: &Candidate<'_>, spares: &[Candidate<'a>]) -> Option<Candidate<'a>> {
     let number = candidate.superblock.device.number;
     spares.iter().find(|spare| spare.superblock.device.number == number).copied()
@@ -237,11 +239,12 @@ fn role_in(table_of: &Candidate<'_>, candidate: &Candidate<'_>) -> Role {
     role.copied().unwrap_or(Role::Spare)
 }
 
-/// Whether an equally new member has put this one out, while this one still counts that member in.
+/// Whether an equally new member's table has this member out, while this member's table still has
+/// that member in.
 ///
 /// md and braid count one event back when the array turns clean. A member that misses this update
-/// stays at the higher count. The update that puts the member out brings the others to that same
-/// count again. So the others are later: the member's table has the others in, and the others'
+/// stays at the higher count. The update that puts the member out brings the other members to the
+/// same count again. So the others are later: the member's table has the others in, and the others'
 /// tables have the member out. (If two members call each other out, no rule shows which member is
 /// right.)
 fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
@@ -256,12 +259,14 @@ fn is_superseded(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     })
 }
 
-/// Whether an equally new member counts in a proper subset of the members that this one counts in.
+/// Whether an equally new member's table has a proper subset of the active members in this member's
+/// table.
 ///
-/// Between two updates of one count members only leave, so the shorter table is later, also on a
-/// member that is in both tables. An interrupted update reached only one of the two. A start
-/// without that one then wrote the other's superblock with the same count. No data is lost: a write
-/// is acknowledged only after an update with a count of its own records which members are missing.
+/// Between two updates with the same count members only leave, so the shorter table is later, also
+/// on a member that is in both tables. An interrupted update reached only one of two members. A
+/// start without this member then wrote the other member's superblock with the same count. No data
+/// is lost: a write is acknowledged only after an update with a count of its own records which
+/// members are missing.
 fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     let own = slots_in(one);
     group.iter().any(|other| {
@@ -273,10 +278,10 @@ fn is_outrun(one: &Candidate<'_>, group: &[Candidate<'_>]) -> bool {
     })
 }
 
-/// Whether the other superblock has the same count and the same table, but a later update time. md,
-/// and braid with a sleeping spare, count one event back when the array turns clean, so the same
-/// count comes again. All members of one update have its time, so this member missed the last
-/// update and the writes since.
+/// Whether the superblock of `other` has the same event count and the same table, but a later
+/// update time. md, and braid with a sleeping spare, count one event back when the array turns
+/// clean, so the same count comes again. All members of one update have its time, so this member
+/// missed the last update and the writes since.
 ///
 /// If the tables differ, only the tables decide. A start may bring one member's superblock up to
 /// another's count, and then gives it the other's time too.
@@ -290,7 +295,7 @@ fn is_of_older_update(one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
 
 /// The newest members whose slots disagree with those of another newest member, each with that
 /// member's label. One update writes one table to every member, so equally new tables should be
-/// equal. Roles spare and faulty are not compared: no member is read because of either.
+/// equal. Roles spare and faulty are not compared: no member is read because of either role.
 fn contradictory(group: &[Candidate<'_>], accept_older: bool) -> Vec<(usize, String)> {
     let newest = newest_members(group, accept_older);
     let differ = |a: &Candidate<'_>, b: &Candidate<'_>| slots_in(a) != slots_in(b);
@@ -325,7 +330,7 @@ fn judge_alone(
         }
         // A member says that it is a spare, but the table has another role for its number. Either
         // another device got the number after the member left, or an update that missed the member
-        // gave it a slot. In both cases it holds no data, and its number is taken.
+        // gave it a slot. In both cases the member holds no data, and its number is taken.
         (Role::Spare, Some(newest)) if matches!(table_role, Some(Role::Active(_))) => {
             return Err((Verdict::Faulty, Reason::NumberTaken { newest: newest.label() }));
         }
@@ -352,8 +357,8 @@ fn judge_alone(
     }
     let calls_newest_out = spoiled(Bug::SupersededCounts, calls_newest_out, false);
     match table_role {
-        // Updates only put members out. So if the newest member counts in a member that calls the
-        // newest out, a clone stood for one of the two.
+        // Updates only take members out of the table. So if the newest table has a member in that
+        // calls the newest member out, a clone stood for one of the two members.
         Some(Role::Active(_)) if calls_newest_out => return Err((Verdict::Faulty, apart)),
         Some(Role::Active(in_table)) if in_table == slot => {}
         Some(Role::Faulty) if ran_apart => return Err((Verdict::Faulty, apart)),
@@ -427,8 +432,9 @@ fn assign_slots<'a>(
         let mut claimants = set_replacements_aside(slot, claimants, &mut assignment, verdicts);
         claimants.extend(twins.iter().filter(|(of, _)| *of == slot).map(|(_, twin)| *twin));
         claimants.sort_by_key(Candidate::label);
-        // Two claims of one slot mean a member and its clone, whatever the counts say. If either
-        // ran without the other, both may have acknowledged writes that the other lacks.
+        // Two claims of one slot mean a member and its clone, whatever the event counts say. If
+        // either device ran without the other, both may have acknowledged writes that the other
+        // lacks.
         match claimants.as_slice() {
             [only] => {
                 let (verdict, reason) = occupies(slot, only, newest_events);
@@ -461,7 +467,7 @@ fn set_replacements_aside<'a>(
         verdicts.give(replacement.index, Verdict::Replacement { slot }, reason);
     }
     let is_whole = original.superblock.device.recovery_offset_sectors.is_none();
-    // A clone has the same number, so the table cannot tell the two apart.
+    // A clone has its member's device number, so the table cannot tell the two devices apart.
     let number = |one: &Candidate<'_>| one.superblock.device.number;
     match replacements[..] {
         [] => {}

@@ -1,8 +1,8 @@
 //! Changes of shape that power cut short.
 //!
 //! Superblocks get a new shape one after the other. A member that missed the change is one event
-//! behind, and its shape follows from its own and from the newest one: a change begins or ends a
-//! reshape, records its position, turns it round, or is a take-over of another level.
+//! behind, and its next shape follows from its own shape and the newest one: a change begins or
+//! ends a reshape, records its position, reverses it, or is a take-over of another level.
 //!
 //! ```text
 //!   superblocks ─▶ level_shapes ─▶ superblocks in memory, all of the newest shape
@@ -24,13 +24,13 @@ use crate::ProbedMember;
 pub struct ShapeToWrite {
     /// The member's index in the input.
     pub member: usize,
-    /// The shape.
+    /// The new shape of the member's superblock.
     pub shape: SuperblockShape,
     /// The member's own role in that shape.
     pub role: Role,
     /// The member's own recovery offset.
     pub recovery_offset: Option<u64>,
-    /// Size of the member's device.
+    /// Bytes of the member's device.
     pub device_bytes: u64,
 }
 
@@ -48,7 +48,8 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
     for (index, member) in members.iter().enumerate() {
         let Some(own) = member.probe.newest() else { continue };
         let is_alike = |(other, _): &(&Superblock, _)| other.array.uuid == own.array.uuid;
-        // A spare that takes no part in a reshape does not say by how much data moves.
+        // The superblock of a spare that takes no part in a reshape does not say by how much data
+        // moves.
         let is_in_slot = |other: &Superblock| matches!(other.state.role, Role::Active(_));
         let newest = of_all(members)
             .filter(is_alike)
@@ -56,7 +57,7 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
         let Some((newest, _)) = newest else { continue };
         let role = role_after(own, newest);
         let joins = own.state.role == Role::Spare && role != Role::Spare;
-        // A spare holds no data. Many updates leave it out, so that its event count says little.
+        // A spare holds no data. Many updates leave a spare out, so its event count says little.
         let is_between = own.reshape.is_none() && newest.reshape.is_none();
         let sleeps = own.state.role == Role::Spare && (joins || is_between);
         let is_one_behind = own.state.events.checked_add(1) == Some(newest.state.events);
@@ -95,8 +96,8 @@ pub(crate) fn level_shapes(members: &[ProbedMember]) -> Option<LevelledShapes> {
     (!levelled.shapes.is_empty()).then_some(levelled)
 }
 
-/// Each member's superblock, with its place among superblocks of the same age: the order of the
-/// members does not matter.
+/// Each member's superblock, with a rank among superblocks of the same age, so that the order of
+/// the members does not matter.
 pub(crate) fn of_all(
     members: &[ProbedMember],
 ) -> impl Iterator<Item = (&Superblock, Reverse<(u32, &str)>)> {
@@ -108,10 +109,10 @@ pub(crate) fn of_all(
 
 /// The role of a member after the change of shape that the newest superblock has.
 ///
-/// The beginning of a reshape gives spares a slot. Until data moves, such a spare holds no data. So
-/// a spare that missed the beginning missed no data, however many events it is behind. At the end
-/// of a reshape to fewer members, some members become spares. If another level takes over without a
-/// move of data, members may get other slots, or become spares.
+/// The beginning of a reshape gives spares a slot. Until data moves, a spare that got a slot holds
+/// no data. So a spare that missed the beginning missed no data, however many events it is behind.
+/// At the end of a reshape to fewer members, some members become spares. If the array changes its
+/// level without a move of data, members may get other slots, or become spares.
 fn role_after(own: &Superblock, newest: &Superblock) -> Role {
     let number = usize::try_from(own.device.number).unwrap_or(usize::MAX);
     let (mine, said) = (own.state.role, newest.state.roles.get(number).copied());
@@ -140,9 +141,9 @@ fn role_after(own: &Superblock, newest: &Superblock) -> Role {
 
 /// The recovery offset of a member after the change of shape that the newest superblock has.
 ///
-/// A RAID-0 has no recovery. While it changes its shape, the member in the last slot of the
+/// A RAID-0 has no recovery. While a RAID-0 changes its shape, the member in the last slot of the
 /// narrower shape holds the other shape only. A member that missed a position has the data up to
-/// there: the position was recorded when all members had that data.
+/// that position: the position was recorded when all members had that data.
 fn recovery_after(own: &Superblock, newest: &Superblock, role: Role) -> Option<u64> {
     if role == Role::Spare || newest.array.level == Level::Raid0 {
         return None;
@@ -177,7 +178,7 @@ pub(crate) fn rows_below(shape: &Shape, sector: u64) -> Option<u64> {
 }
 
 /// The shape of a member after the change of shape that the newest superblock has. `None` if the
-/// shapes are equal, or the newest shape does not follow from this member's.
+/// shapes are equal, or the newest shape does not follow from this member's shape.
 fn shape_after(
     own: &Superblock,
     newest: &Superblock,
@@ -197,8 +198,8 @@ fn shape_after(
         of(one) == of(other)
     };
     if same(&mine, &new) {
-        // The reshape has gone on. All members must record one position: once this member has the
-        // newest event count, the count no longer tells which position is newer.
+        // The reshape has progressed. All members must record one position: once this member has
+        // the newest event count, the count no longer tells which position is newer.
         if planted(Bug::TornPositionKept) {
             return None;
         }
@@ -243,17 +244,17 @@ fn shape_after(
                 && mine.raid_slots == new.raid_slots + u32::from(is_striping);
             is_its_end.then_some(own_area)
         }
-        // The reshape goes back.
+        // The reshape was reversed.
         (Some(_), Some(_)) => {
             let turned = turned_round(&mine, newest.reshape?.position_sectors)?;
             same(&turned, &new).then_some(turned)
         }
-        // A level without redundancy took over. It uses the whole data area.
+        // A level without redundancy took over. The array then uses the whole data area.
         (None, None) if new.level == Level::Raid0 && mine.level != Level::Raid0 => {
             let size = mine.member_size_sectors.min(mine.data_size_sectors);
             Some(SuperblockShape { data_size_sectors: size, ..own_area })
         }
-        // Members became larger: this one has its data area up to the end of its device.
+        // Members became larger: this member's data area extends to the end of its device.
         (None, None) if new.member_size_sectors > mine.data_size_sectors => {
             let size = (device_bytes / braid_geometry::SECTOR_BYTES).checked_sub(offset)?;
             Some(SuperblockShape { data_size_sectors: size, ..own_area })
@@ -263,7 +264,7 @@ fn shape_after(
     }
 }
 
-/// The shape of an array whose reshape goes back from its present position: the old shape becomes
+/// The shape of an array whose reshape is reversed at its present position: the old shape becomes
 /// the new one.
 fn turned_round(shape: &SuperblockShape, position_sectors: u64) -> Option<SuperblockShape> {
     let reshape = shape.reshape?;

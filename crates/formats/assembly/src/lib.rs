@@ -1,11 +1,10 @@
-//! From an unordered list of members to one verdict each and an array, or a refusal.
+//! Turns an unordered list of members into one verdict for each member, and an array or a refusal.
 //!
-//! Where it stands: a pure crate above `braid-ondisk` and `braid-geometry`. The caller has opened
-//! and read the members; this crate decides which of them are the array; the engine runs what was
-//! decided.
+//! Its place: a pure crate above `braid-ondisk` and `braid-geometry`. The caller has opened and
+//! read the members; this crate decides which of them are the array; the engine runs the array.
 //!
-//! It does not read or write anything, wait for members that may still appear, or repair. It never
-//! guesses: it refuses two equally good answers, and names both.
+//! The crate does not read or write anything, wait for members that may still appear, or repair. It
+//! never guesses: it refuses two equally good answers, and names both.
 //!
 //! ```text
 //!  members --candidates--> one superblock each, or a verdict at once
@@ -30,9 +29,9 @@
 //! - **The newest superblock's role table decides, not the count alone.** A member that failed in
 //!   the very last change is also one behind; but the newest table calls it faulty, and it is not
 //!   used.
-//! - **Active before clean.** If any member in use says that the array was being written, it was.
-//!   md goes by the newest superblock only. braid is stricter: a power failure during the update to
-//!   clean can leave unflushed data on a member that the update did not reach.
+//! - **Active before clean.** If any member in use says that the array was being written, the array
+//!   counts as written. md goes by the newest superblock only. braid is stricter: a power failure
+//!   during the update to clean can leave unflushed data on a member that the update did not reach.
 //! - **A damaged superblock that claims more events** is never believed, but can cause a refusal. A
 //!   power cut may have torn an update on all members that recorded the loss of a member. The only
 //!   sound superblock is then that of the lost member, which missed all writes since (`damaged`).
@@ -44,8 +43,8 @@
 //!   unless neither is in the array any more. A clone that is presented *instead* of its member is
 //!   an old copy, see below.
 //! - **A member that calls the newest out, and that the newest counts in**, ran apart: updates only
-//!   put members out, so a clone stood for one of the two meanwhile. The member is not used; mdadm
-//!   does not use it either.
+//!   put members out, so a clone stood for one of the two members meanwhile. The member is not
+//!   used; mdadm does not use it either.
 //! - **Two halves that ran apart** each call the other faulty. If one has more events, it is the
 //!   array, and the other is refused with that reason. If their counts are equal, braid cannot tell
 //!   which half is right, and the array is refused.
@@ -93,10 +92,11 @@
 //!
 //! # PPL
 //!
-//! A partial parity log names the stripes in flight and holds what makes their parity right again.
-//! So the logs of an array that was not stopped cleanly are replayed ([`AssembledArray::replay`]).
-//! Even with a member missing, nothing is at risk afterwards. If a log cannot be read, or a resync
-//! was not finished, the array is refused as any other that is dirty and degraded.
+//! A partial parity log names the stripes in flight and holds the partial parity that makes their
+//! parity right again. So the logs of an array that was not stopped cleanly are replayed
+//! ([`AssembledArray::replay`]). Even with a member missing, nothing is at risk afterwards. If a
+//! log cannot be read, or a resync was not finished, the array is refused as any other that is
+//! dirty and degraded.
 //!
 //! A log without any record is not believed: the array is resynced as if it had no log. braid
 //! leaves logs empty as long as parity may be wrong anywhere; md's own recovery would trust such an
@@ -119,13 +119,13 @@
 //! # By force
 //!
 //! If too few members are sound, [`rescue`] says which others to believe and what they lack. It
-//! writes superblocks in memory and lets [`assemble`] judge them, so there is one set of rules.
+//! changes superblocks in memory and lets [`assemble`] judge them, so there is one set of rules.
 //!
 //! # Reshape
 //!
 //! [`reshape`] turns the superblocks of an array in the middle of a reshape into those of two
-//! arrays without one, and says which sectors are in which. If none of its sectors is at risk, the
-//! array can run ([`AssembledReshape`]); otherwise it is refused.
+//! arrays without a reshape, and says which array has which sectors. If none of its sectors is at
+//! risk, the array can run ([`AssembledReshape`]); otherwise it is refused.
 //!
 //! # Invariants
 //! - The order of the members changes nothing but indices: `tests/properties.rs`.
@@ -199,7 +199,7 @@ pub struct ProbedMember {
 /// The operator's choices.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The wanted array, if the members are of several.
+    /// The wanted array, if the members are of several arrays.
     pub choice: Choice,
     /// Whether the array is only read, not written.
     pub read_only: bool,
@@ -214,8 +214,8 @@ pub struct Options {
     pub raid0_layout: Option<u32>,
     /// The array's bitmap file, which superblocks do not name.
     pub bitmap_file: Option<GivenBitmapFile>,
-    /// UUIDs of arrays whose reshape in place can go on: the caller has a copy of the window that
-    /// was moving.
+    /// UUIDs of arrays whose reshape in place can continue: the caller has a copy of the window
+    /// that was moving.
     pub window_copies: Vec<[u8; 16]>,
     /// Known states of arrays, recorded elsewhere. Records of other arrays are ignored.
     pub known: Vec<RecordedState>,
@@ -235,7 +235,7 @@ pub struct MemberVerdict {
 /// The decision on all members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembly {
-    /// One per member, in the order of the input.
+    /// One verdict per member, in the order of the input.
     pub verdicts: Vec<MemberVerdict>,
     /// The array, or the refusal.
     pub array: Result<AssembledArray, Refusal>,

@@ -14,7 +14,7 @@
 //!     e > E + 1                   never    (whatever the clock said)
 //! ```
 //!
-//! The command keeps the record itself; `judge` handles members with equal counts.
+//! The command stores the record; `judge` handles members with equal counts.
 
 use braid_ondisk::{Superblock, Timestamp};
 
@@ -34,7 +34,7 @@ pub struct StateMember {
 pub struct RecordedState {
     /// The array's UUID in mdadm's order.
     pub uuid: [u8; 16],
-    /// The array's creation time. It tells an array made anew under the same UUID apart.
+    /// The array's creation time. An array made anew under the same UUID has another creation time.
     pub creation_time: Timestamp,
     /// The event count of the superblocks.
     pub events: u64,

@@ -34,7 +34,7 @@ impl fmt::Display for ArrayName {
 pub struct AtRisk {
     /// Missing or unrecovered slots with data.
     pub slots: Vec<u16>,
-    /// Chunk rows in flight.
+    /// The number of chunk rows in flight.
     pub stripes: u64,
     /// The places of the chunk rows, in order, with adjacent ones merged.
     pub ranges: Vec<RangeAtRisk>,
@@ -52,7 +52,7 @@ pub struct RangeAtRisk {
 /// Why an array may be read but not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ReadOnlyReason {
-    /// A member has no parity log, or one without room for a band.
+    /// A member has no parity log, or a log without room for a band.
     #[error("its members have no separate room for their parity logs")]
     Ppl,
     /// The array has a journal that braid cannot write. Writes must go through the journal, or md's
@@ -74,18 +74,19 @@ pub enum ReadOnlyReason {
     /// Several devices replace one member, or a member that was not recovered itself.
     #[error("slot {slot} has replacements that braid cannot continue")]
     Replacement {
-        /// The slot.
+        /// The slot with the replacements.
         slot: u16,
     },
 }
 
-/// Why braid cannot go on with a reshape.
+/// Why braid cannot continue a reshape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReshapeFault {
-    /// One of the levels is not 4, 5 or 6.
+    /// The old or the new level is not 4, 5 or 6.
     #[error("braid goes on with reshapes of levels 4, 5 and 6 only")]
     Level,
-    /// The next part was overwritten while it moved, and the state folder has no copy of it.
+    /// The next part of the data was overwritten while it moved, and the state folder has no copy
+    /// of it.
     #[error("its next part may be half moved: only a copy (mdadm's backup file) has it whole")]
     NoCopy,
     /// More members are missing or being filled than one of the shapes tolerates. md has such
@@ -103,7 +104,8 @@ pub enum JournalFault {
     /// The journal's device was not given, or is older than the array.
     #[error("its device ({}) is not here, or is too old", number_words(.number))]
     Absent {
-        /// The number of the journal device in the newest superblock, if that still has a journal.
+        /// The number of the journal device in the newest superblock, if that superblock still has
+        /// a journal.
         number: Option<u32>,
     },
     /// Several devices claim to be the journal.
@@ -194,7 +196,7 @@ pub enum Refusal {
         /// The wanted name or UUID.
         wanted: Option<String>,
     },
-    /// Members of several arrays, and none of them was chosen.
+    /// The members are of several arrays, and none of the arrays was chosen.
     #[error("these devices belong to several arrays: {}", list(.arrays))]
     SeveralArrays {
         /// All arrays that have members here.
@@ -209,26 +211,26 @@ pub enum Refusal {
     /// Several members claim one slot: one is a clone, whatever their event counts.
     #[error("several devices claim slot {slot}: {}", .labels.join(", "))]
     SlotClaimedTwice {
-        /// The slot.
+        /// The slot that several members claim.
         slot: u16,
-        /// The members that claim it.
+        /// The members that claim the slot.
         labels: Vec<String>,
     },
     /// Features that neither braid nor any known md has.
     #[error("it has features that braid does not know (bits {bits:#x})")]
     UnknownFeatures {
-        /// The bits.
+        /// The unknown feature bits.
         bits: u32,
     },
     /// Bytes that md writes as zero are not zero, so the format is newer.
     #[error("its superblock has a newer format than braid knows")]
     NewerFormat,
-    /// A reshape of the array is under way, and braid cannot go on with it.
+    /// A reshape of the array is under way, and braid cannot continue it.
     #[error("a reshape is under way (at sector {position_sectors}), and {fault}")]
     Reshaping {
         /// The array sector that the reshape has reached.
         position_sectors: u64,
-        /// Why braid cannot go on.
+        /// Why braid cannot continue the reshape.
         fault: ReshapeFault,
     },
     /// The array's write journal does not count.
@@ -247,7 +249,7 @@ pub enum Refusal {
     /// The array belongs to a cluster.
     #[error("it belongs to a cluster (clustered bitmap), which braid cannot serve")]
     Clustered,
-    /// Members with damaged superblocks may have writes that all sound ones missed.
+    /// Members with damaged superblocks may have writes that all sound members missed.
     #[error(
         "{} may be newer than all the others (events {events} against {sound_events}), but {} superblock is damaged",
         .labels.join(", "), if .labels.len() == 1 { "its" } else { "their" }
@@ -273,12 +275,12 @@ pub enum Refusal {
         /// Members that had the recorded state.
         members: Vec<StateMember>,
     },
-    /// Two members of one array have different facts about it.
+    /// Two members of one array have different facts about the array.
     #[error("{label} and {other} are of one array and disagree about its {field}")]
     ConflictingGeometry {
-        /// The label of one of the two.
+        /// The label of one of the two members.
         label: String,
-        /// The label of the other, which has the newest superblock.
+        /// The label of the other member, which has the newest superblock.
         other: String,
         /// The field in which they differ.
         field: &'static str,
@@ -295,7 +297,7 @@ pub enum Refusal {
         /// The number of members that are up to date.
         have: u16,
         /// The fewest members with which the array may run. A raid10 can need more, depending on
-        /// which are missing.
+        /// which members are missing.
         need: u16,
         /// Slots of the array.
         slots: u16,
@@ -308,7 +310,8 @@ pub enum Refusal {
         list(&.0.slots), .0.stripes
     )]
     DirtyAndDegraded(AtRisk),
-    /// As for [`Refusal::DirtyAndDegraded`], and the parity logs do not cover everything at risk.
+    /// As for [`Refusal::DirtyAndDegraded`], but the array has parity logs, and they do not cover
+    /// everything at risk.
     #[error(
         "it was interrupted while writing, slot {} is missing, and its partial parity log does \
          not help: {}",
@@ -318,7 +321,7 @@ pub enum Refusal {
         /// Slots without a member that is up to date.
         missing: Vec<u16>,
         /// Unreadable logs, each with the reason. Empty if a resync was not finished, since logs do
-        /// not cover that.
+        /// not cover a resync.
         unread: Vec<(Slot, PplLogError)>,
         /// The number of stripes that may read wrong.
         stripes: u64,

@@ -1,25 +1,25 @@
 //! Selects the parity logs, md's (PPL) or braid's own, that apply to an array that was not stopped
 //! cleanly.
 //!
-//! The engine replays them, and `braid_ondisk::ppl_log` reads them.
+//! The engine replays the logs, and `braid_ondisk::ppl_log` reads them.
 //!
 //! A log covers the rows whose parity is on its own member. So the log of a member counts if that
 //! member is in its slot, and not if it is stale, foreign or missing. md writes a `resync_offset`
 //! of 0 both while an array is written and while a resync is unfinished. Like md, braid takes an
-//! array with readable logs for consistent except where they name stripes. If `resync_offset`
-//! records the progress of a resync, no log covers the sectors after it.
+//! array with readable logs for consistent except for the stripes that the logs name. If
+//! `resync_offset` records the progress of a resync, no log covers the sectors after it.
 //!
 //! Logs may be added or dropped while the array runs, and an update may have reached only some
 //! superblocks or log heads. The newest superblock says whether md's log is kept. braid's own log
-//! is kept if half of the slots have heads, or if superblocks say that it counts. Each of these
-//! changes only while superblocks say clean.
+//! is kept if half of the slots have heads, or if superblocks say that it counts. Logs are added
+//! and dropped only while superblocks say clean.
 //!
-//! braid's own log may also be one for all members, in a bitmap file ([`crate::bitmap_file`]): each
-//! slot is then given the entries that name it.
+//! braid's own log may also be a single log for all members, in a bitmap file
+//! ([`crate::bitmap_file`]): each slot is then given the entries that name it.
 //!
-//! braid's own log counts only if superblocks say so ([`braid_ondisk::own_log`]), because md writes
-//! without it. An interrupted update to clean reaches only some members; then the others still say
-//! that the log counts, and are right.
+//! braid's own log counts only if superblocks say that it counts ([`braid_ondisk::own_log`]),
+//! because md writes without it. An interrupted update to clean reaches only some members; the
+//! other superblocks still say that the log counts, and are right.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ impl AssembledReplay {
 enum LogSource {
     /// braid's own log, in the bitmap file.
     File,
-    /// md's logs; the newest member's has this many sectors.
+    /// md's logs; the newest member's log has this many sectors.
     Ppl(u16),
     /// braid's own logs on members. All rings are at least this large.
     Own(OwnLogPlace),
@@ -86,8 +86,8 @@ fn log_source(roster: &Roster<'_>, file: Option<&BitmapFile>) -> Option<LogSourc
     if 2 * (places.len() as u64) < slots && !log_counts(roster) {
         return None;
     }
-    // Unsynced regions have no parity to repair. An array with such a bitmap never has braid's own
-    // log.
+    // Unsynced regions have no parity to repair. An array with a lockless bitmap never has braid's
+    // own log.
     let is_lockless = |(_, one): &(u16, Candidate<'_>)| {
         let bitmap = one.member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
         bitmap.is_some_and(|bitmap| bitmap.superblock.kind == BitmapKind::Lockless)
@@ -144,7 +144,7 @@ fn own_place(
     (fits && holds_a_band).then_some(place)
 }
 
-/// The parity logs of all members by index; `None` if the array has none that braid can write.
+/// The parity logs of all members by index; `None` if the array has no logs that braid can write.
 pub(crate) fn parity_logs(
     roster: &Roster<'_>,
     members: &[ProbedMember],

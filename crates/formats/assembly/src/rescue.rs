@@ -1,15 +1,16 @@
-//! Chooses the members to believe by force if too few are sound: the newest consistent set, and
-//! what it lacks.
+//! Chooses the members to believe by force if too few are sound: the newest consistent set, and the
+//! writes that it lacks.
 //!
 //! ```text
 //!   assemble ──▶ enough ────────────────────────────────────────────▶ none is believed by force
 //!            └─▶ too few ─▶ those left out, newest first, in tiers ─▶ whole tiers, until enough
 //! ```
 //!
-//! Superblocks show who dropped out before whom: each has the count of the last update that reached
-//! it. A *tier* is the members that the same update reached last. None of them missed a write that
-//! another one has, so a tier comes in as a whole or stays out. A member of a lower tier is older
-//! than those above it, and stays out once there are enough without it.
+//! Superblocks show in which order members dropped out: each superblock has the count of the last
+//! update that reached it. A *tier* is the members that the same update reached last. No member of
+//! a tier missed a write that another member of the tier has, so a tier comes in as a whole or
+//! stays out. A member of a lower tier is older than members of the tiers above, and stays out once
+//! there are enough members without it.
 //!
 //! The newest table of roles still counts: a member that it calls faulty stays out while there are
 //! enough others, however few events it is behind. A member that ran apart (the array ran in two
@@ -17,14 +18,14 @@
 //! given twice, or one that was not fully recovered never comes in.
 //!
 //! A believed member lacks the writes since it dropped out. A believed bitmap that has cleared no
-//! bit since names these sectors; without one they may be anywhere. The array counts as
-//! interrupted, so that nothing is computed from parity that may be wrong.
+//! bit since names these sectors; without such a bitmap the sectors may be anywhere. The array
+//! counts as interrupted, so that nothing is computed from parity that may be wrong.
 //!
-//! This file does not write. [`Plan::superblocks`] are those that the members would need; the
-//! command puts them into an overlay.
+//! This file does not write. [`Plan::superblocks`] are the superblocks that the members would need;
+//! the command puts them into an overlay.
 //!
 //! Invariants:
-//! - no member is believed by force while there are enough without
+//! - no member is believed by force while there are enough members without force
 //!   `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
 //! - no member is left out that is newer than a believed one
 //!   `[check: whoever_is_believed_is_of_the_newest_that_suffice]`;
@@ -69,7 +70,7 @@ pub enum MemberUse {
 pub enum MissedWrites {
     /// In these sectors of the member's data area, which a bitmap names.
     Within(Vec<Range<u64>>),
-    /// Anywhere: no bitmap reaches back so far.
+    /// Anywhere: no bitmap has all changes since the member dropped out.
     Anywhere,
 }
 
@@ -80,7 +81,7 @@ pub struct Plan {
     pub verdicts: Vec<MemberVerdict>,
     /// Why the array cannot start without force.
     pub refusal: Option<Refusal>,
-    /// The part of each member.
+    /// The part of each member in the plan.
     pub member_uses: Vec<MemberUse>,
     /// The array with the believed members. It may only be read.
     pub array: Result<AssembledArray, Refusal>,
@@ -147,14 +148,15 @@ impl Plan {
     }
 }
 
-/// Makes a plan for these members. Those in `asked` are believed whether they are needed or not.
+/// Makes a plan for these members. Members in `asked` are believed whether they are needed or not.
 #[must_use]
 pub fn plan(members: &[ProbedMember], options: &Options, asked: &BTreeSet<usize>) -> Plan {
     let options = Options { read_only: true, accept_risk: None, ..options.clone() };
     let Assembly { mut verdicts, array: as_it_stands } = assemble(members, &options);
     let mut options = options;
     let mut base = as_it_stands.clone();
-    // By the record all members are old, but their superblocks still tell which is the newest.
+    // By the record all members are old, but their superblocks still tell which member is the
+    // newest.
     if let Err(Refusal::OlderThanKnown { .. }) = as_it_stands {
         options.known.clear();
         Assembly { verdicts, array: base } = assemble(members, &options);
@@ -331,7 +333,7 @@ fn tiers(
     let mut given: BTreeSet<u16> = BTreeSet::new();
     let mut tiers = Vec::new();
     for tier in order.chunk_by(|(a, ..), (b, ..)| a == b) {
-        // If two members of one tier claim one slot, no rule tells which is right.
+        // If two members of one tier claim one slot, no rule tells which member is right.
         let is_alone = |slot: u16| tier.iter().filter(|(_, other, _)| *other == slot).count() == 1;
         let of_tier = tier.iter().filter(|(_, slot, _)| is_alone(*slot) && !given.contains(slot));
         tiers.push(of_tier.map(|(.., index)| *index).collect());

@@ -1,5 +1,5 @@
-//! An array in the middle of a reshape: two arrays of the same members, and which sectors are in
-//! which.
+//! An array in the middle of a reshape: two arrays of the same members, and which array has which
+//! sectors.
 //!
 //! ```text
 //!   array sectors  0 ............ position ............ end
@@ -17,12 +17,12 @@
 //!
 //! # The critical section
 //!
-//! This holds as long as md writes behind its reads. Rows of the new shape begin elsewhere than
-//! those of the old one, so in some places md overtakes itself. If both shapes hold the same number
-//! of sectors in a row and the data does not move, this is everywhere. Otherwise it is at the start
-//! (backwards: at the end), until reads are a row ahead of writes. [`ReshapeSteps`] has the rule,
-//! and the engine's plan keeps copies in the same part. A RAID-10 has no such part: md moves its
-//! copies only into free space.
+//! Each array is right on its side as long as md writes behind its reads. Rows of the new shape
+//! begin elsewhere than rows of the old shape, so in some places md's writes overtake its reads. If
+//! both shapes hold the same number of sectors in a row and the data does not move, these places
+//! are everywhere. Otherwise they are at the start (backwards: at the end), until reads are a row
+//! ahead of writes. [`ReshapeSteps`] has the rule, and the engine's plan keeps copies in the same
+//! part. A RAID-10 has no such part: md moves its copies only into free space.
 //!
 //! ```text
 //!   3 data members become 4, from sector 0 on
@@ -30,24 +30,24 @@
 //!     writes row 0  0  1  2 ...     position 12 c: read from row 4, written to row 3
 //! ```
 //!
-//! There mdadm makes a copy first, in its backup file or on an added member. Without the copy, the
-//! sectors from the position to the end of that section may be partly overwritten, and are at risk.
-//! In a reshape in place, all sectors ahead are in that section. md saves its position every ten
-//! seconds then. mdadm 4.2 on Linux 6.1 was seen to pass through a whole array in that time, when
-//! mdadm had copied only the first two parts. A row has the same place in both shapes. So it is
-//! whole in one of them unless md was at it, or a disk lost its cache when power failed. A caller
-//! that knows how far md got passes it on (`got_to`), and then only the rows that md had in hand
-//! there are at risk.
+//! In this section mdadm makes a copy first, in its backup file or on an added member. Without the
+//! copy, the sectors from the position to the end of the section may be partly overwritten, and are
+//! at risk. In a reshape in place, all sectors ahead are in the section, and md saves its position
+//! every ten seconds. mdadm 4.2 on Linux 6.1 was seen to pass through a whole array in that time,
+//! when mdadm had copied only the first two parts. A row has the same place in both shapes. So the
+//! row is whole in one of the shapes unless md was moving it, or a disk lost its cache when power
+//! failed. A caller that knows how far md got passes the place to `got_to`. Then only the rows that
+//! md had in hand at that place are at risk.
 //!
 //! # Members
 //!
-//! If two members have different positions the newer is right. The older one missed nothing if it
-//! is one event behind. A member that is more events behind, with another position, is on an
-//! earlier state and is not believed.
+//! If two members have different positions, the newer position is right. The member with the older
+//! position missed nothing if it is one event behind. A member that is more events behind, with
+//! another position, is on an earlier state and is not believed.
 //!
-//! A member that is recovered during the reshape holds one of the two shapes only. Forwards that is
-//! the new shape, as far as data has moved. Backwards it is the old shape, if the member is
-//! recovered up to the position; such a member came with a reshape that has turned round.
+//! A member that is recovered during the reshape holds one of the two shapes only. Forwards the
+//! member holds the new shape, as far as data has moved. Backwards it holds the old shape, if it is
+//! recovered up to the position; such a member came with a reshape that was reversed.
 //!
 //! # RAID-0
 //!
@@ -77,7 +77,8 @@ use crate::{
 /// A member that is at most this many events behind has missed nothing.
 const EVENTS_BEHIND_MAX: u64 = 1;
 /// Sectors of md's stripe cache on each member: 256 pages by default (`stripe_cache_size` in the
-/// kernel's `Documentation/admin-guide/md.rst`). A reshape needs four times the larger chunk.
+/// kernel's `Documentation/admin-guide/md.rst`). A reshape needs a cache of four times the larger
+/// chunk.
 const CACHE_SECTORS: u64 = 256 * 8;
 /// The most sectors that mdadm copies at a time. mdadm asks for a cache that holds them.
 const COPIED_SECTORS: u64 = 65536;
@@ -136,8 +137,8 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
         true => (ReshapeSide::After, ReshapeSide::Before),
         false => (ReshapeSide::Before, ReshapeSide::After),
     };
-    // It must be possible to assemble the array in both shapes, since each row is in one or in the
-    // other.
+    // It must be possible to assemble the array in both shapes, since each row is in one shape or
+    // in the other.
     let other = assemble_shape(&reshaping.members(members, narrow), options);
     let mut assembly = assemble_shape(&reshaping.members(members, wide), options);
     match (&mut assembly.array, other.array) {
@@ -185,7 +186,7 @@ pub(crate) fn assemble(members: &[ProbedMember], options: &Options) -> Option<As
             assembly.array = Err(Refusal::Reshaping { position_sectors, fault });
             return Some(assembly);
         }
-        // A RAID-0 lacks its parity on purpose: it has all the members that it needs.
+        // A RAID-0 lacks its parity on purpose: the array has all the members that it needs.
         array.degraded = array.degraded.saturating_sub(u16::from(reshaping.is_striping()));
         array.reshape = Some(AssembledReshape {
             before: reshaping.before.clone(),
@@ -205,8 +206,8 @@ pub struct Reshaping {
     pub before: Shape,
     /// The new shape.
     pub after: Shape,
-    /// The array sector up to which data is moved: the checkpoint, or a later place that the caller
-    /// knows.
+    /// The array sector up to which data is moved: the checkpoint, or a later position that the
+    /// caller knows.
     pub position_sectors: u64,
     /// The array sector of the checkpoint, as superblocks record it.
     pub recorded_sectors: u64,
@@ -302,7 +303,8 @@ impl Reshaping {
         Ok(reshaping)
     }
 
-    /// Whether a RAID-0 changes its shape. Meanwhile it is a RAID-4 without a member for parity.
+    /// Whether a RAID-0 changes its shape. During the reshape the array is a RAID-4 without a
+    /// member for parity.
     #[must_use]
     pub fn is_striping(&self) -> bool {
         self.is_striping
@@ -359,7 +361,7 @@ impl Reshaping {
     }
 
     /// The sectors up to which a recovering member must be recovered to hold all that has the shape
-    /// of this side; `u64::MAX` if it does not hold that side in any case.
+    /// of this side; `u64::MAX` if a recovering member never holds that side.
     fn needed_sectors(&self, side: ReshapeSide) -> u64 {
         let is_held = (side == ReshapeSide::After) != self.backwards;
         let needed = rows_below(self.shape(side), self.position_sectors).filter(|_| is_held);
@@ -373,9 +375,9 @@ impl Reshaping {
         self.at_risk.is_some() && !self.moves_data && before.is_some() && before == after
     }
 
-    /// Records that md got to a place in the range `between`, most likely to `likely`. `likely`
-    /// becomes the position. Only sectors around `between`, which md may have had in hand, are at
-    /// risk. `between` is ahead of the checkpoint. Only for a reshape in place.
+    /// Notes that md's reshape reached a position in the range `between`, most likely `likely`.
+    /// `likely` becomes the position. Only sectors around `between`, which md may have had in hand,
+    /// are at risk. `between` is ahead of the checkpoint. The reshape must be in place.
     pub fn got_to(&mut self, between: &Range<u64>, likely: u64) {
         assert!(self.is_in_place(), "elsewhere what is behind a place is still needed");
         let around = self.around(between);
@@ -393,7 +395,7 @@ impl Reshaping {
         let data = row / self.row_sectors();
         let member_sectors = self.before.member_sectors.first().copied().unwrap_or(0);
         let copied = COPIED_SECTORS.min(member_sectors / COPIED_PART) / data + 16;
-        // Recent kernels let the stripe cache grow, so this counts twice its size.
+        // Recent kernels let the stripe cache grow, so `in_hand` counts twice the cache's size.
         let in_hand = 2 * CACHE_SECTORS.max(4 * self.row_sectors()).max(copied) * data;
         let start = sectors.start.saturating_sub(in_hand) / row * row;
         let end = sectors.end.saturating_add(in_hand).checked_next_multiple_of(row);
@@ -465,7 +467,7 @@ impl Reshaping {
 
     /// The range of a backup part that a reader needs: array sectors, and their place in the
     /// backup. Sectors before the checkpoint may have been written since. Sectors ahead of it are
-    /// unchanged even if md has moved them, because no client writes there before the next
+    /// unchanged even if md has moved them, because no client writes to them before the next
     /// checkpoint.
     #[must_use]
     pub fn needed(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
@@ -477,8 +479,8 @@ impl Reshaping {
     }
 
     /// The window in place that begins at the checkpoint, and covers at least the sectors `needed`
-    /// of the part in place. It ends at a unit, where the reshape can also turn round. `None` if no
-    /// window moves there in place.
+    /// of the part in place. The window ends at a unit, where the reshape can also be reversed.
+    /// `None` if no window moves in place at the checkpoint.
     #[must_use]
     pub fn window_in_place(&self, needed: &Range<u64>) -> Option<Range<u64>> {
         let (steps, from) = (self.steps.as_ref()?, self.recorded_sectors);
@@ -513,8 +515,8 @@ impl Reshaping {
     }
 }
 
-/// Whether both shapes are those of a RAID-4 with parity on its last slot, and neither has a member
-/// there that holds its parity.
+/// Whether both shapes are those of a RAID-4 with parity on its last slot, and neither shape has a
+/// member in that slot that holds parity.
 fn is_striping(reshaping: &Reshaping, members: &[ProbedMember]) -> bool {
     /// md's layout number for parity on the last member.
     const PARITY_LAST: u32 = 5;
@@ -548,7 +550,7 @@ fn data_slots(shape: &Shape) -> Option<u16> {
 /// Array sectors that both shapes have, in whole chunks of both.
 fn common_sectors((before, after): &(Geometry, Geometry), member_sectors: u64) -> u64 {
     let of = |geometry: &Geometry| match geometry {
-        // Both chunks are powers of two, so the larger one is a multiple of the other.
+        // Both chunks are powers of two, so the larger chunk is a multiple of the smaller chunk.
         Geometry::Stripe(stripe) => {
             let chunk = u64::from(before.chunk_sectors().max(after.chunk_sectors())).max(1);
             (member_sectors - member_sectors % chunk).saturating_mul(u64::from(stripe.data_slots()))
@@ -563,7 +565,7 @@ fn critical(reshaping: &Reshaping, gap: i64) -> Option<Range<u64>> {
     let position = reshaping.position_sectors;
     let ahead = reshaping.on(ReshapeSide::Before);
     let Some(steps) = reshaping.steps else { return (gap == 0).then_some(ahead) };
-    // If reads never get ahead of writes, all that is ahead is written over before it is read.
+    // If reads never get ahead of writes, all sectors ahead are overwritten before they are read.
     let is_possible = match steps.can_be_in_place() {
         true => steps.stays_behind(),
         false => steps.stays_behind() && gap >= steps.gap_of_md().cast_signed(),

@@ -1,7 +1,7 @@
 //! Verdicts on members, and their reasons, in stable words.
 //!
 //! [`Verdict::code`] is for programs and never changes; the sentences of [`Reason`] are for people
-//! and may.
+//! and may change.
 
 use std::fmt;
 
@@ -12,19 +12,20 @@ use braid_ondisk::{BadBlockLogError, ForeignKind, SuperblockError, Timestamp, fo
 pub enum Verdict {
     /// The member occupies its slot, and is fully recovered.
     Fresh {
-        /// The slot.
+        /// The member's slot.
         slot: u16,
     },
     /// The member occupies its slot, and is recovered up to a sector of its data area.
     Recovering {
-        /// The slot.
+        /// The member's slot.
         slot: u16,
         /// Sectors that may be read.
         recovered_sectors: u64,
     },
     /// The member waits for a slot.
     Spare,
-    /// The member replaces one that is still present: it takes every write, and is not read.
+    /// The member replaces a member that is still present. The replacement takes every write, and
+    /// is not read.
     Replacement {
         /// The slot of both members.
         slot: u16,
@@ -36,7 +37,7 @@ pub enum Verdict {
         /// The number of events that the member is behind.
         behind: u64,
     },
-    /// The array marked it faulty.
+    /// The array marked the member faulty.
     Faulty,
     /// The member is of another array.
     Foreign,
@@ -48,7 +49,7 @@ pub enum Verdict {
     Truncated,
     /// The same device or the same member is given twice.
     Duplicate,
-    /// The member is as new as another one, but has a different role table.
+    /// The member is as new as another member, but has a different role table.
     Contradictory,
 }
 
@@ -103,9 +104,9 @@ pub enum Reason {
         /// Events of the member.
         events: u64,
     },
-    /// The member is one event behind: a power cut kept an update from it, and no data is written
-    /// during an update. An old copy looks the same, if it is from a run of md or from braid's last
-    /// milliseconds.
+    /// The member is one event behind: a power cut kept an update from the member, and no data is
+    /// written during an update. An old copy looks the same, if it is from a run of md or from
+    /// braid's last milliseconds.
     OneBehind {
         /// Events of the member.
         events: u64,
@@ -149,10 +150,10 @@ pub enum Reason {
         /// The newest member's events.
         newest_events: u64,
     },
-    /// The member has as many events as the newest, but from an older update: counts step back when
-    /// the array turns clean.
+    /// The member has as many events as the newest member, but from an older update: counts step
+    /// back when the array turns clean.
     OlderUpdate {
-        /// Events of the member, and of the newest.
+        /// Events of the member, and of the newest member.
         events: u64,
         /// The time of the member's update.
         updated: Timestamp,
@@ -166,7 +167,7 @@ pub enum Reason {
         /// Events of the recorded state.
         known_events: u64,
     },
-    /// The member and the newest one ran without each other, and call each other faulty.
+    /// The member and the newest member ran without each other, and call each other faulty.
     RanApart {
         /// Events of the member.
         events: u64,
@@ -187,7 +188,7 @@ pub enum Reason {
     },
     /// The member's own superblock calls it faulty.
     SaysFaulty,
-    /// The member belongs to another array than the assembled one, or to one of several.
+    /// The member belongs to another array than the assembled one, or to one of several arrays.
     OtherArray {
         /// The UUID of the member's array.
         uuid: [u8; 16],
@@ -211,12 +212,13 @@ pub enum Reason {
     },
     /// The same device is given under another label.
     SameDevice {
-        /// The label of the same device that comes first in sort order, which assembly keeps.
+        /// The device's first label in sort order, which assembly uses.
         used: String,
     },
-    /// Another member with the same number has the same slot, and no rule tells which is newer.
+    /// Another member with the same number has the same slot, and no rule tells which member is
+    /// newer.
     SlotContested {
-        /// The slot that both claim.
+        /// The slot that both members claim.
         slot: u16,
         /// The label of the other member.
         by: String,

@@ -1,6 +1,6 @@
 //! Every field and every feature of md's 1.x superblock, as two tables of `docs/on-disk.md` list
-//! them. Each is changed alone in the superblocks of an array, and the result must be as its row
-//! says.
+//! them. The tests change each field alone in the superblocks of an array, and the result must be
+//! as its row says.
 //!
 //! A test compares the rows here with those of the page (`the_tables_of_the_page_are_these`). The
 //! fields cover the whole fixed part of the superblock (`no_byte_is_left_out`).
@@ -101,7 +101,7 @@ fn features(bits: u32) -> Patch {
     (All, FEATURES_AT, le(bits.into(), 4))
 }
 
-/// Changes a RAID-5 in this way, with the visible result.
+/// A change to a RAID-5, with its visible result.
 fn on(puts: Vec<Patch>, sees: Effect) -> Change {
     Change(Level::Raid5, puts, sees)
 }
@@ -123,7 +123,7 @@ fn field_of(
     Field { at, bytes, name, handling, changes }
 }
 
-/// A field of a reshape, which counts only during one.
+/// A field of a reshape, which counts only during a reshape.
 fn of_a_reshape(
     (at, bytes, name): (usize, usize, &'static str),
     value: u64,

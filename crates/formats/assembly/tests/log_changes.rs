@@ -33,8 +33,8 @@ fn a_head_of_one_is_no_log_of_all() {
     }
 }
 
-/// The newest superblock says whether members keep a PPL, and where on a member whose superblock
-/// names none yet.
+/// The newest superblock says whether members keep a PPL, and where a member keeps it whose
+/// superblock names none yet.
 #[test]
 fn the_newest_superblock_says_whether_there_is_a_partial_parity_log() {
     const SIZE: u16 = 512;

@@ -115,7 +115,7 @@ fn a_recovering_member_is_used_as_far_as_it_got() {
     let recovered = array.slots.iter().flatten().map(|occupant| occupant.recovered_until);
     assert_eq!(recovered.collect::<Vec<_>>(), [u64::MAX, u64::MAX, 4096]);
     assert!(!array.slots[2].as_ref().expect("an occupant").is_in_sync());
-    // A recovering member does not replace a missing one.
+    // A recovering member does not replace a missing member.
     assert_eq!(refusal(&members[1..]).code(), "too-few-members");
 }
 
@@ -131,14 +131,14 @@ fn spares_wait_whatever_their_events() {
     let assembly = judge(&members);
     assert_eq!(codes(&assembly), ["fresh", "fresh", "fresh", "spare", "faulty"]);
     assert_eq!(assembly.array.expect("an array").spares, [3]);
-    // Spares alone do not form an array, and do not know which members the array has.
+    // Spares alone do not form an array, and do not show which members the array has.
     let assembly = judge(&members[3..]);
     assert_eq!(codes(&assembly), ["spare", "spare"]);
     assert_eq!(assembly.array.expect_err("no array").code(), "no-members");
 }
 
-/// Regression: the next update of such a spare named a slot that its shape lacked, and the process
-/// ended.
+/// Regression: the next update of a spare that slept through a take-over named a slot that its
+/// shape lacked, and the process ended.
 #[test]
 fn a_spare_that_slept_through_a_take_over_gets_the_shape() {
     let mut members = array_with(Level::Raid4, 3, 1, 7);
@@ -245,7 +245,8 @@ fn the_same_device_twice_is_used_once() {
 }
 
 /// The clone was taken while the array was written; then the array turned clean, which took one
-/// event back. So the clone had one event more than its member, and was believed in its place.
+/// event back. So the clone had one event more than its member, and was believed in the member's
+/// place.
 #[test]
 fn a_clone_within_one_event_of_its_member_is_no_array() {
     for (true_one_ahead, clone_ahead) in [(0, 0), (1, 0), (0, 1)] {
@@ -266,7 +267,7 @@ fn a_clone_within_one_event_of_its_member_is_no_array() {
     }
 }
 
-/// The member and the clone may each have been started without the other, and have acknowledged
+/// The member and the clone may each have been started alone, and each may have acknowledged
 /// writes.
 #[test]
 fn a_clone_is_no_array_beside_its_member_however_far_behind() {
@@ -473,7 +474,7 @@ fn a_1_x_superblock_behind_a_partition_table_is_believed() {
 #[test]
 fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
     let mut members = array_with(Level::Raid5, 3, 1, 7);
-    // The member left as number 3. The device that came back under number 3 has slot 2.
+    // The member left as number 3. The device that returned under number 3 has slot 2.
     for member in &mut members[..3] {
         edit(member, |superblock| superblock.state.roles[3] = Role::Active(2));
         edit(member, |superblock| superblock.state.roles[2] = Role::Faulty);
@@ -484,8 +485,8 @@ fn a_spare_whose_number_is_active_in_the_newest_table_is_not_free() {
 }
 
 /// One member missed the update to clean, which counts one event back. The update that put the
-/// member out brought the others back to its count, so its table is older than theirs. Found by the
-/// simulator, seed 0.
+/// member out brought the others back to its count, so its table is older than the others' tables.
+/// Found by the simulator, seed 0.
 #[test]
 fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     for untold in 0..4_usize {

@@ -1,5 +1,5 @@
-//! Old copies of members. Superblocks reveal some, the record others, and nothing reveals the rest.
-//! One test for each row of the table in docs/on-disk.md.
+//! Old copies of members. Superblocks reveal some old copies, the record reveals others, and
+//! nothing reveals the rest. One test for each row of the table in docs/on-disk.md.
 
 use crate::kit::{CLEAN, EVENTS, array, codes, edit_all, judge, set_role, superblock};
 use braid_assembly::{
@@ -165,8 +165,7 @@ fn an_old_copy_from_while_md_was_writing_is_told_by_the_record_alone() {
     }
 }
 
-/// A power cut let an update reach one member only. Then the other members went on without that
-/// member.
+/// A power cut let an update reach one member only. Then the other members ran without that member.
 #[test]
 fn an_old_copy_that_is_one_ahead_is_told_by_the_record_alone() {
     let mut members = array(Level::Raid5, 4);
@@ -256,8 +255,8 @@ fn of_a_clone_and_its_member_the_record_tells_the_older() {
     assert_eq!(codes(&judge_knowing(&members, &record)), ["fresh", "fresh", "fresh", "stale"]);
 }
 
-/// A member and its clone each ran alone, equally often. The one that ran later was believed,
-/// though either had writes that the other lacked. In 0.90 devices have no UUID.
+/// A member and its clone each ran alone, equally often. braid believed the device that ran later,
+/// though each had writes that the other lacked. In 0.90 devices have no UUID.
 #[test]
 fn a_clone_that_ran_as_often_as_its_member_is_refused() {
     for uuid in [[7; 16], [0; 16]] {
@@ -275,8 +274,8 @@ fn a_clone_that_ran_as_often_as_its_member_is_refused() {
     }
 }
 
-/// A member ran alone, and its clone ran with the others, which count the clone in. braid once used
-/// the member with the others, because it was only one event behind.
+/// A member ran alone, and its clone ran with the other members, whose tables have the clone in.
+/// braid once used the member with the others, because the member was only one event behind.
 #[test]
 fn a_member_that_calls_the_newest_out_is_of_another_line() {
     let mut members = array(Level::Raid1, 3);

@@ -11,7 +11,7 @@ use braid_geometry::Level;
 use braid_ondisk::{Features, Role};
 use proptest::prelude::*;
 
-/// An accident to one member, or to the entry for another in its table.
+/// An accident to one member, or to the entry for another member in its table.
 #[derive(Debug, Clone, Copy)]
 enum Mishap {
     Events(u64),
@@ -39,8 +39,8 @@ fn mishap() -> impl Strategy<Value = Mishap> {
     ]
 }
 
-/// The members of an array after a number of mishaps, in order of labels. Sometimes a second
-/// array's are among them.
+/// The members of an array after a number of mishaps, in order of labels. Sometimes members of a
+/// second array are among them.
 fn mess() -> impl Strategy<Value = Vec<ProbedMember>> {
     let level = prop_oneof![
         Just(Level::Raid0),
@@ -94,7 +94,7 @@ fn strike(members: &mut Vec<ProbedMember>, whom: usize, mishap: Mishap) {
             members.push(copy);
         }
         Mishap::Blank => *member = blank(&member.label),
-        // Members without size are removed at the end, so that indices stay valid until then.
+        // Members without size are removed at the end, so that indices stay valid until the end.
         Mishap::Gone => member.size_bytes = 0,
     }
 }
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(by_label(&members, &one), by_label(&shuffled, &other));
     }
 
-    /// Checks the rule in its plainest form, whatever was decided.
+    /// Checks the rule for used members in its plainest form, whatever assembly decided.
     #[test]
     fn nobody_is_used_who_missed_a_write_or_was_given_up(members in mess(), read_only: bool) {
         let options = Options { accept_risk: Some(u64::MAX), read_only, ..Options::default() };

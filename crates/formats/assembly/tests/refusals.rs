@@ -108,7 +108,7 @@ fn a_damaged_superblock_alone_could_not_have_run_a_parity_array() {
         damage(&mut members[0]);
         assert_eq!(judge(&members).array.expect("one may be missing").degraded, 1, "{level}");
     }
-    // A damaged superblock of another array does not count for this one.
+    // A damaged superblock of another array does not count for this array.
     let mut members = array(Level::Raid1, 2);
     let mut other = array_with(Level::Raid1, 1, 0, 9).remove(0);
     other.label = "other".into();
@@ -405,7 +405,7 @@ fn an_array_goes_on_without_a_journal_that_is_lost() {
     assert!(array.accepted_risk.is_some() && array.read_only.is_none());
 }
 
-/// The newest superblock says whether there is a journal, whatever an older one says.
+/// The newest superblock says whether the array has a journal, whatever an older superblock says.
 #[test]
 fn the_newest_superblock_says_whether_there_is_a_journal() {
     let mut members = with_journal();
@@ -537,7 +537,8 @@ fn a_ppl_array_is_read_only_and_is_replayed_when_it_is_dirty() {
     assert_eq!(array.replay.as_ref().map(AssembledReplay::entries), Some(3));
     array.note_replayed(true);
     assert_eq!((array.dirty, array.resync_offset, array.replay), (false, u64::MAX, None));
-    // With a member missing only the other logs remain; after their replay nothing is at risk.
+    // With a member missing, only the other members' logs remain; after the replay nothing is at
+    // risk.
     members.remove(0);
     let array = judge_read_only(&members).array.expect("the logs have the answer");
     let replay = array.replay.expect("it is dirty");

@@ -12,7 +12,7 @@ use crate::kit::{
     EVENTS, add_bitmap, add_events, array, edit, fail, set_dirty, set_role, superblock,
 };
 
-/// The state of a member, relative to the newest one.
+/// The state of a member, relative to the newest member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     /// The member dropped out this many events ago, and the newest table calls it faulty.
@@ -33,8 +33,8 @@ fn events_of(state: State) -> u64 {
     }
 }
 
-/// Members in these states. Each one's table knows the members that dropped out before its own last
-/// update.
+/// Members in these states. Each member's table calls the members faulty that dropped out before
+/// its own last update.
 fn members_in(level: Level, states: &[State]) -> Vec<ProbedMember> {
     let slots = u16::try_from(states.len()).expect("few");
     let mut members = array(level, slots);
@@ -125,8 +125,8 @@ fn what_a_plan_would_write_makes_its_array() {
     });
 }
 
-/// A disk that failed in the last update is one event behind. braid once believed such a disk,
-/// which ruined a RAID-6.
+/// A disk that failed in the last update is one event behind. braid once believed a disk in this
+/// state, which ruined a RAID-6.
 #[test]
 fn a_faulty_member_one_event_behind_follows_the_newest_table() {
     let mut members = array(Level::Raid6, 5);
@@ -195,7 +195,8 @@ fn views_say_what_comes_of_the_others() {
     let view = |index| without(&members, &Options::default(), &none, index);
     let runs = |degraded, believed| Outcome::Runs { degraded, believed, stripes_at_risk: 0 };
     assert_eq!(view(3), runs(1, 0));
-    // Without a sound member the old one is needed. Then all may be stale, and nothing is computed.
+    // Without a sound member the old member is needed. Then all data may be stale, and nothing is
+    // computed.
     match view(0) {
         Outcome::Runs { degraded: 1, believed: 1, stripes_at_risk } => {
             assert!(stripes_at_risk > 0);
@@ -217,7 +218,7 @@ fn what_cannot_be_told_apart_is_not_believed() {
     assert_eq!(plan.believed().count(), 0, "{:?}", plan.member_uses);
     assert!(matches!(plan.array, Err(Refusal::TooFewMembers { .. })));
     assert_eq!(planned(&members, &[2]).believed().collect::<Vec<_>>(), [2]);
-    // A clone is given together with the dropped member: nothing tells which is right.
+    // A clone is given together with the dropped member: no rule tells which device is right.
     let mut members = array(Level::Raid5, 3);
     fail(&mut members, 2);
     fail(&mut members, 2);

@@ -147,9 +147,9 @@ fn places(geometry: &Geometry, sector: u64, moved: i64) -> Vec<(Slot, i64)> {
     }
 }
 
-/// md goes on from its checkpoint row by row, and saves its position before it overwrites the row
+/// md continues from its checkpoint row by row, and saves its position before it overwrites the row
 /// at which a restart would begin. Whenever md is stopped, sectors not at risk are still in place.
-/// If md could not go on without overwriting, some sectors are at risk.
+/// If md could not continue without overwriting, some sectors are at risk.
 #[test]
 fn what_is_at_no_risk_was_not_written_over() {
     let (mut safe, mut at_risk) = (0, 0);
@@ -206,8 +206,8 @@ fn the_critical_section_is_where_mdadm_makes_its_backup() {
     assert_eq!(reshaping(in_place, 6 * CHUNK).at_risk, Some(6 * CHUNK..size));
 }
 
-/// Rows that md had in hand are on both sides of its place, in whole rows. All other sectors are in
-/// one shape.
+/// Rows that md had in hand are on both sides of md's place, in whole rows. All other sectors are
+/// in one shape.
 #[test]
 fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     let in_place =
@@ -220,8 +220,8 @@ fn whoever_knows_how_far_md_got_leaves_what_it_had_in_hand_at_risk() {
     found.got_to(&(place..place + 5), place + 1);
     assert_eq!(found.at_risk, Some(2 * row..size));
     assert_eq!(found.on(ReshapeSide::After), 0..in_hand + 2 * row);
-    // A backup of sectors that md copied since the checkpoint is still right: no client wrote
-    // there.
+    // A backup of sectors that md copied since the checkpoint is still right: no client wrote to
+    // these sectors.
     let part = BackupPart { array_start_sectors: 0, length_sectors: 4 * row, at_sectors: 8 };
     assert_eq!(found.needed(&part), Some((row..4 * row, 8 + row)));
     // The place where md got to is never before the position, nor beyond the end.
@@ -321,7 +321,8 @@ fn what_was_passed_is_not_read_from_a_backup() {
 }
 
 /// A RAID-0 of three that gets a fourth member, as md and braid record it: a RAID-4 of four slots
-/// becomes one of five, and lacks its parity in both. The new member is recovered up to `held`.
+/// becomes one of five, and lacks its parity in both shapes. The new member is recovered up to
+/// `held`.
 fn striped(position_sectors: u64, held: u64) -> Vec<ProbedMember> {
     let mut members = array(Level::Raid4, 4);
     edit_all(&mut members, |superblock| {
@@ -343,7 +344,7 @@ fn striped(position_sectors: u64, held: u64) -> Vec<ProbedMember> {
     named
 }
 
-/// The member with a superblock whose bytes say what its fields say.
+/// The member with a superblock whose bytes agree with its fields.
 fn rewritten(member: &ProbedMember) -> ProbedMember {
     let mut member = member.clone();
     let size_bytes = member.size_bytes;
@@ -367,7 +368,7 @@ fn rewritten(member: &ProbedMember) -> ProbedMember {
 #[test]
 fn a_raid0_in_a_reshape_needs_each_member_on_its_side() {
     let options = || Options { window_copies: vec![[7; 16]], ..Options::default() };
-    // Up to here, 12 chunks have moved: three rows of four.
+    // Up to this position, 12 chunks have moved: three rows of four.
     let position = 12 * CHUNK;
     let members = striped(position, 3 * CHUNK);
     let found = Reshaping::of(&members).expect("it is in one").expect("md could be");
@@ -390,7 +391,7 @@ fn a_raid0_in_a_reshape_needs_each_member_on_its_side() {
     assert!(!found.is_striping());
 }
 
-/// Regression: of two members of one age the last one that was named decided about the shape.
+/// Regression: of two members of one age the member that was named last decided about the shape.
 #[test]
 fn members_of_one_age_with_two_shapes_are_judged_alike_in_any_order() {
     let mut members = array(Level::Raid5, 5);

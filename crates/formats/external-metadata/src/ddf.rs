@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Numbers are big-endian; places of sections are counted from their header. Each section has a
-//! CRC; if one is wrong, the other header is used. A volume with a secondary level has a
-//! configuration record for each part, and a disk may know only its own part: `gather` puts them
-//! together.
+//! CRC; if a CRC is wrong, the other header is used. A volume with a secondary level has a
+//! configuration record for each part, and a disk may know only its own part: `gather` puts the
+//! parts together.
 
 use braid_geometry::{Level, SECTOR_BYTES};
 
@@ -38,7 +38,7 @@ const MEMBERS_AT: usize = 512;
 const MEMBERS_MAX: usize = 256;
 const NONE: u32 = u32::MAX;
 
-/// Bits in a disk's type (`SPARES`) and in its state (the other three).
+/// Bits in a disk's type (`SPARES`) and in its state (`FAILED`, `REBUILDING`, `MISSING`).
 const SPARES: u16 = 0b1100;
 const FAILED: u16 = 1 << 1;
 const REBUILDING: u16 = 1 << 2;
@@ -143,7 +143,8 @@ fn label(
             let record = record(bytes, members_max, entry, &disks);
             found.extend(record.map(|record| {
                 // The failure of a disk shows only in the tables, a change of the volume only in
-                // its record. The generations of both never fall, so their sum shows either.
+                // its record. The generations of tables and records never fall, so their sum shows
+                // either change.
                 let generation = record.generation.saturating_add(generation.into());
                 Record { generation, ..record }
             }));
@@ -241,8 +242,8 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         ))
     };
     if parts > 1 {
-        // Striped mirrors, or "spanned" mirrors, which are the same if all disks have one size
-        // (`gather` checks that). md has no other combination of levels.
+        // Striped mirrors, or "spanned" mirrors, which equal striped mirrors if all disks have one
+        // size (`gather` checks that). md has no other combination of levels.
         return match (level, secondary) {
             (1, 0 | 3) if count > 1 => Ok((Level::Raid10, near, chunk)),
             _ => unknown(),
@@ -252,8 +253,8 @@ fn shape(bytes: &[u8], count: usize, parts: usize) -> Result<(Level, u32, u32), 
         (0, 0) => Ok((Level::Raid0, 0, chunk)),
         (1, 0 | 1) => Ok((Level::Raid1, 0, 0)),
         (4, 1) => Ok((Level::Raid4, 0, chunk)),
-        // By qualifier, the first parity is on member 0 or on the last one. Data restarts at member
-        // 0, or follows parity.
+        // By qualifier, the first parity is on member 0 or on the last member. Data restarts at
+        // member 0, or follows parity.
         (5, 0) => Ok((Level::Raid5, 1, chunk)),
         (5, 2) => Ok((Level::Raid5, 0, chunk)),
         (5, 3) => Ok((Level::Raid5, 2, chunk)),

@@ -6,7 +6,7 @@
 //!
 //! The disk of a slot is found by identity, else by elimination.
 //!
-//! It decides from labels and the serial numbers that the caller knows, without I/O.
+//! This file decides from labels and the serial numbers that the caller knows, without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub struct ScannedDisk<'a> {
 pub struct Array {
     /// The kind of the volume's metadata.
     pub kind: Kind,
-    /// A number that is the same for the same volume in every run.
+    /// A number for the volume, which is the same in every run.
     pub id: [u8; 16],
     /// The volume's name.
     pub name: String,
@@ -75,8 +75,8 @@ pub struct Occupant {
     pub sectors: u64,
     /// The generation of the disk's own record.
     pub generation: u64,
-    /// Whether the disk is stale: its record is older than the newest, or the newest has given the
-    /// disk up.
+    /// Whether the disk is stale: its record is older than the newest record, or the newest record
+    /// has given the disk up.
     pub is_stale: bool,
 }
 
@@ -98,7 +98,7 @@ fn of_container(disks: &[ScannedDisk<'_>], members: &[usize]) -> Vec<Array> {
     let mut order: Vec<&[u8]> = Vec::new();
     for (_, label) in labels() {
         // A volume that only an older table has was deleted since. DDF has no reliable count of
-        // tables, so there every volume counts.
+        // tables, so with DDF every volume counts.
         let counts = label.kind == Kind::Ddf || label.generation == newest_label;
         let volumes = label.records.iter().map(|record| record.volume.as_slice());
         for volume in volumes.filter(|_| counts) {
@@ -119,7 +119,8 @@ fn owners(disks: &[ScannedDisk<'_>], members: &[usize]) -> BTreeMap<usize, Strin
     for disk in members {
         let serial = disks.get(*disk).and_then(|scanned| scanned.serial).map(ToOwned::to_owned);
         let own = label(disk).and_then(|label| label.own.clone()).or(serial);
-        // Two disks may have one identity. No rule tells which is right, so both keep it.
+        // Two disks may have one identity. No rule tells which disk is right, so both disks keep
+        // the identity.
         if let Some(own) = own {
             taken.insert(own.clone());
             owners.insert(*disk, own);
@@ -240,7 +241,7 @@ fn of_volume(
     })
 }
 
-/// Gives a disk of a mirror a free slot; returns `false` if there is none.
+/// Gives a disk of a mirror a free slot; returns `false` if the mirror has no free slot.
 fn place_in_mirror(
     disk: usize,
     own: &Record,

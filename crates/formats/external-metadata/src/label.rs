@@ -1,6 +1,6 @@
 //! The label of one disk: its metadata about its container.
 //!
-//! `imsm` and `ddf` read and verify labels; `gather` combines those of several disks.
+//! `imsm` and `ddf` read and verify labels; `gather` combines the labels of several disks.
 
 use braid_geometry::Level;
 
@@ -75,7 +75,7 @@ pub enum State {
     Dirty,
     /// The volume's redundancy was being initialised or verified.
     Syncing,
-    /// A disk was being rebuilt from the others. The redundancy of the others is right.
+    /// A disk was being rebuilt from the other disks. The redundancy of the other disks is right.
     Rebuilding,
 }
 

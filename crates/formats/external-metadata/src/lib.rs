@@ -1,6 +1,6 @@
 //! Arrays whose metadata is not md's: Intel's firmware RAID (IMSM, also called Matrix, RST and
-//! VROC), and DDF, which many controllers write. Reads the label of one disk, and combines those of
-//! several.
+//! VROC), and DDF, which many controllers write. The crate reads the label of one disk, and
+//! combines the labels of several disks.
 //!
 //! ```text
 //!   imsm, ddf   the end of one disk ─▶ Label: its disks and volumes, checksums verified
@@ -14,26 +14,27 @@
 //!
 //! # The identity of a disk
 //!
-//! DDF writes on each disk which of its disks this is. Intel writes the same table of serial
-//! numbers on all disks, and only a disk's own serial number tells its entry. So [`gather()`] takes
-//! the serial number of each disk, if the caller knows it. A single unidentified disk gets the only
-//! free entry `[check: the_last_disk_needs_no_serial]`; in a mirror the identity does not matter.
+//! DDF records on each disk which of the container's disks it is. Intel writes the same table of
+//! serial numbers on all disks, and only a disk's own serial number tells its entry. So
+//! [`gather()`] takes the serial number of each disk, if the caller knows it. A single unidentified
+//! disk gets the only free entry `[check: the_last_disk_needs_no_serial]`; in a mirror the identity
+//! does not matter.
 //!
 //! # What is believed
 //!
-//! The newest label of a container counts. A disk with an older one has missed writes: assembly
-//! gets it with its own count of events, and calls it stale as with md's metadata. A volume that
-//! was being initialised, verified or written counts as dirty: nothing is computed from its
+//! The newest label of a container counts. A disk with an older label has missed writes: assembly
+//! gets the disk with its own count of events, and calls it stale as with md's metadata. A volume
+//! that was being initialised, verified or written counts as dirty: nothing is computed from its
 //! redundancy. A partly rebuilt disk counts as not rebuilt. A volume in migration to another shape
 //! is listed and not read.
 //!
-//! The formats are facts of public sources: SNIA's "Common RAID Disk Data Format" 2.0, and for
-//! Intel's what FreeBSD's graid(8) documents of it; both were then compared with metadata that
-//! mdadm writes (`oracle/containers`).
+//! The formats are facts of public sources: SNIA's "Common RAID Disk Data Format" 2.0, and
+//! FreeBSD's graid(8) for Intel's format; both formats were then compared with metadata that mdadm
+//! writes (`oracle/containers`).
 //!
 //! Invariants:
-//! - no input makes this panic, or makes it use memory or time by an unverified number `[fuzz:
-//!   containers]`;
+//! - no input makes the crate panic, or makes it use memory or time by an unverified number
+//!   `[fuzz: containers]`;
 //! - a label with a wrong checksum is not used `[check: a_flipped_bit_is_noticed]`;
 //! - no disk is in two slots of a volume `[check: nobody_is_in_two_slots]`.
 #![forbid(unsafe_code)]

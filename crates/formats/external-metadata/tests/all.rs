@@ -220,7 +220,7 @@ fn a_flipped_bit_is_noticed() {
         }
         image[at] ^= bit;
     }
-    // If both copies are damaged, the label is.
+    // If both copies are damaged, the label is damaged.
     for header in [96, 104] {
         let at = image.len() - 512 + header;
         let sector = u64::from_be_bytes(*image[at..].first_chunk().expect("a place"));

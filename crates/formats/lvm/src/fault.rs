@@ -50,9 +50,9 @@ pub enum UnreadReason {
     Snapshot,
     /// A cache in front of the volume may have newer data.
     Cache(String),
-    /// The volume is on another volume that does not exist, or that leads back to it.
+    /// The volume is on another volume that does not exist, or that leads back to this volume.
     Astray(String),
-    /// The volume is a thin one over an origin outside of its pool.
+    /// The volume is a thin volume over an origin outside of its pool.
     ExternalOrigin,
     /// The group's description of the volume is impossible.
     Nonsense(&'static str),

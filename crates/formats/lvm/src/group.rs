@@ -1,8 +1,8 @@
 //! A group of physical volumes, and its logical volumes.
 //!
 //! Each physical volume has a text that describes the whole group at the time of writing: the
-//! newest counts. A logical volume may be on another one (copies, pools). Such references are
-//! followed with a limit on steps, so that circles end.
+//! newest counts. A logical volume may be on another logical volume (copies, pools). Such
+//! references are followed with a limit on steps, so that circles end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Part {
     pub name: String,
     /// The part's UUID.
     pub uuid: String,
-    /// The index of the physical volume; `None` if it is missing.
+    /// The index of the physical volume; `None` if the physical volume is missing.
     pub device: Option<usize>,
     /// The first byte of the part's extents on its device.
     pub start_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Part {
 pub enum Shape {
     /// The volume's bytes are at fixed places.
     Direct(Map),
-    /// The volume has several copies, and this is the map of the first.
+    /// The volume has several copies, and this is the map of the first copy.
     Copy(Map),
     /// The volume's bytes are in blocks of a pool.
     Thin {
@@ -179,8 +179,8 @@ struct GroupReader<'a> {
     has_copies: bool,
 }
 
-/// The segments of a volume, in order. Each is its first extent, the number of extents, the kind,
-/// and its section.
+/// The segments of a volume, in order. Each entry is a segment's first extent, number of extents,
+/// kind, and section.
 fn segments(section: &Section) -> Vec<(u64, u64, &str, &Section)> {
     let is_segment = |(name, _): &(&str, &Section)| name.starts_with("segment");
     let mut found: Vec<_> = section
@@ -211,7 +211,7 @@ fn pairs(values: &[Value]) -> Vec<(String, u64)> {
         [Value::Text(name), Value::Number(place)] => Some((name.clone(), *place)),
         _ => None,
     };
-    // One pair more than the limit is enough to detect too many.
+    // One pair more than the limit is enough to detect too many pairs.
     pairs.iter().take(STRIPES_MAX.saturating_add(1)).map_while(pair).collect()
 }
 

@@ -16,11 +16,11 @@
 //!
 //! A volume is a list of segments of extents. A segment is on one part (linear), or is striped over
 //! several. The blocks of a thin volume can be anywhere in its pool; a tree in the pool's metadata
-//! says where ([`thin`]). Blocks without an entry were never written, and read as zeroes.
+//! gives their places ([`thin`]). Blocks without an entry were never written, and read as zeroes.
 //!
 //! This crate does not write. It does not read caches, LVM's own RAID, or snapshots that are not
 //! thin. Of LVM's mirrors it reads the first copy. Volumes that it does not read are listed with
-//! the reason ([`UnreadReason`]). Bytes on a missing part are lost, the rest can be read.
+//! the reason ([`UnreadReason`]). Bytes on a missing part are lost, all other bytes can be read.
 //!
 //! Input from disk is not trusted: text, its nesting, volumes, segments and their references are
 //! limited ([`limits`]), and checksums are compared before anything is believed.
@@ -35,7 +35,7 @@
 //! - Text that is cut, nested or endless is refused, in bounded time `[check: text_is_bounded]`.
 //! - A tree that leads to itself, out of its pool, or back is lost from there on, and its walk ends
 //!   `[check: trees_that_lead_astray_end]`.
-//! - Volumes made by LVM's own tools read as those tools say
+//! - Volumes made by LVM's own tools read as those tools report
 //!   `[check: what_lvm_made_is_where_it_says]`, and those made by `thin_restore` as its description
 //!   says `[check: what_thin_restore_made_is_where_it_says]`.
 #![forbid(unsafe_code)]

@@ -61,7 +61,7 @@ impl Piece {
     }
 
     /// The place of the byte `skip` bytes after the piece's start, and the number of consecutive
-    /// bytes there.
+    /// bytes from that place on.
     fn at(&self, skip: u64) -> (ByteLocation, u64) {
         let left = self.length_bytes.saturating_sub(skip);
         let on = |leg: &Leg, more: u64| match (leg.is_lost, leg.offset_bytes.checked_add(more)) {
@@ -115,12 +115,12 @@ impl Piece {
 pub(crate) struct Run {
     pub(crate) block: u64,
     pub(crate) count: u64,
-    /// The first block in the pool; `None` if it is lost.
+    /// The first block in the pool; `None` if the run is lost.
     pub(crate) to: Option<u64>,
 }
 
-/// The run that contains a block, and the block's offset in the run. If no run does, the number of
-/// blocks up to the next run.
+/// The run that contains a block, and the block's offset in the run. If no run contains the block,
+/// the number of blocks up to the next run.
 pub(crate) fn run_at(runs: &[Run], block: u64) -> Result<(Run, u64), u64> {
     let after = runs.partition_point(|run| run.block <= block);
     let before = after.checked_sub(1).and_then(|index| runs.get(index));
@@ -195,7 +195,8 @@ impl Map {
         matches!(self.kind, MapKind::Thin(_))
     }
 
-    /// The place of a byte, and the number of consecutive bytes from it on. `None` beyond the end.
+    /// The place of a byte, and the number of consecutive bytes from that place on. `None` beyond
+    /// the end.
     #[must_use]
     pub fn at(&self, offset: u64) -> Option<(ByteLocation, u64)> {
         let left = self.size_bytes.checked_sub(offset).filter(|left| *left > 0)?;
@@ -210,7 +211,7 @@ impl Map {
         Some((location, length.clamp(1, left)))
     }
 
-    /// The parts on which the volume (or the pool of a thin volume) is, and the missing ones among
+    /// The parts on which the volume (or the pool of a thin volume) is, and the missing parts among
     /// them.
     #[must_use]
     pub fn parts(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {

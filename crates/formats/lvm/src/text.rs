@@ -35,7 +35,7 @@ pub enum Entry {
 /// The entries of a section, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// Names and their values. If a name repeats, the first one counts.
+    /// Names and their values. If a name repeats, the first entry counts.
     pub entries: Vec<(String, Entry)>,
 }
 

@@ -15,8 +15,8 @@
 //! back is detected, and only the blocks under it are lost. A walk visits no more nodes than the
 //! pool's metadata has.
 //!
-//! QNAP's pools are those of its own kernel: nodes of 8 KiB, a superblock of version 4, and with
-//! more than one tier a further tree.
+//! QNAP's own kernel makes pools of another format: nodes of 8 KiB, a superblock of version 4, and
+//! with more than one tier a further tree.
 //!
 //! This file does not repair (`thin_repair` does), and does not use trees that the superblock does
 //! not lead to.
@@ -37,7 +37,7 @@ use braid_byte_reader::{le32, le64};
 const BLOCKS: [u64; 2] = [4096, 8192];
 const MAGIC: u64 = 27_022_010;
 /// A constant that is mixed into a superblock's checksum, so that no other kind of block passes for
-/// one.
+/// a superblock.
 const SUPERBLOCK_SUM: u32 = 160_774;
 const NODE_SUM: u32 = 121_107;
 /// The version of QNAP's superblocks; the kernel's are 1 and 2.
@@ -225,8 +225,8 @@ fn add(runs: &mut Vec<Run>, (block, count, to): (u64, u64, Option<u64>)) -> Resu
     Ok(())
 }
 
-/// The map of a thin volume within the bytes `wanted`, and how many of these are lost to damaged
-/// pool metadata. Outside of `wanted` all bytes of the map are lost.
+/// The map of a thin volume within the bytes `wanted`, and how many of these bytes are lost to
+/// damaged pool metadata. Outside of `wanted` all bytes of the map are lost.
 ///
 /// # Errors
 /// If the pool cannot be read, does not have this volume, or is scattered over too many runs.

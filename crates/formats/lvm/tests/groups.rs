@@ -47,7 +47,7 @@ fn volumes_are_where_their_segments_say() {
     assert_eq!(fast.at(65_536 + 7), Some((on(1, 2, 7), 65_536 - 7)));
     assert_eq!(fast.at(2 * 65_536), Some((on(0, 0, 65_536), 65_536)));
     assert_eq!(fast.at(4 * EXTENT as u64 - 1), Some((on(1, 3, EXTENT - 1), 1)));
-    // If a part is missing, its bytes are lost, and no others.
+    // If a part is missing, its bytes are lost, and no other bytes.
     let group = crate::kit::group(&devices[..1]);
     let home = direct(&group, "home");
     assert_eq!(home.at(0).map(|it| it.0), Some(on(0, 3, 0)));

@@ -113,7 +113,7 @@ fn trees_that_lead_astray_end() {
         metadata[index] = block;
         all(&metadata, "thin-pool")
     };
-    // If a leaf is damaged, its blocks are lost, and the others remain.
+    // If a leaf is damaged, its blocks are lost, and the other blocks remain.
     let mut torn = sound[3].clone();
     torn[2000] ^= 1;
     let leaves = [
@@ -165,12 +165,12 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
         leaf.clone(),
         node(8192, 3, true, &[]),
     ];
-    // Two volumes hold the pool's data, and no tree says which block is in which.
+    // Two volumes hold the pool's data, and no tree says which block is in which volume.
     assert_eq!(all(&without, "tier-thin-pool"), Err(Fault::Tiers));
     let (map, _) = all(&without, "thin-pool").expect("one volume holds all");
     assert_eq!(map.at(0).map(|it| it.0), Some(data(1)));
-    // A block of a tier is 4 MiB here. Block 1 of the pool is in the first of these, block 70 in
-    // the second.
+    // A block of a tier is 4 MiB here. Block 1 of the pool is in the first block of a tier, block
+    // 70 in the second.
     let tiers = node(8192, 3, true, &[(0, 2 << 61 | 1 << 24 | 3), (1, 1 << 24)]);
     let with = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes.clone(), leaf.clone(), tiers];
     let (map, _) = all(&with, "tier-thin-pool").expect("a pool");
@@ -181,7 +181,7 @@ fn pools_of_qnap_are_read_with_tiers_and_without() {
     };
     assert_eq!(map.at(0).map(|it| it.0), Some(at(4, BLOCK)));
     assert_eq!(map.at(BLOCK).map(|it| it.0), Some(at(2, 6 * BLOCK)));
-    // If the tree of tiers is damaged, blocks are lost. The pool does not count as one without
+    // If the tree of tiers is damaged, blocks are lost. The pool does not count as a pool without
     // tiers.
     let damaged = [superblock(8192, 1, BLOCK_SECTORS, Some(3)), volumes, leaf, vec![7; 8192]];
     let (map, _) = all(&damaged, "tier-thin-pool").expect("a pool");

@@ -190,7 +190,8 @@ fn what_thin_restore_made_is_where_it_says() {
         };
         assert_eq!(map.at(block * 65_536).map(|it| it.0), Some(expected), "{block}");
     }
-    // The tree of the other volume has many levels; it too must give the places of the description.
+    // The tree of the other volume has many levels; that tree too must give the places of the
+    // description.
     let pool = &group.pools[0];
     let mut read = |_: usize, offset: u64, length: usize| {
         device.get(usize::try_from(offset).unwrap()..)?.get(..length).map(<[u8]>::to_vec)

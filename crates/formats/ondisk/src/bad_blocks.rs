@@ -9,13 +9,13 @@
 //! └───────────────────────────────────────┴────────────┘
 //! ```
 //!
-//! **Which sectors?** md counts them from the start of the *device*, not of the data area: it adds
-//! the data offset before it looks one up. [`BadRange`] keeps md's counting.
+//! **Which sectors?** md counts bad sectors from the start of the *device*, not of the data area:
+//! md adds the data offset before a look-up. [`BadRange`] counts like md.
 //!
 //! **Which log sector?** The log has no checksum, and a power cut tears it between sectors. So each
 //! [`BadRecord`] names its sector of the log: a record that stays in its sector survives any cut.
-//! md ends at the first record of ones. So all sectors but the last are filled up with copies of a
-//! record [check: a_log_is_read_to_its_end_though_a_sector_is_not_full].
+//! md stops reading at the first record of ones. So all sectors but the last are filled up with
+//! copies of a record [check: a_log_is_read_to_its_end_though_a_sector_is_not_full].
 //!
 //! The log counts only if the superblock has [`crate::Features::BAD_BLOCKS`]: the caller checks it.
 
@@ -33,7 +33,7 @@ const RECORDS_MAX: usize = BAD_BLOCK_LOG_SECTORS_MAX as usize * RECORDS_PER_SECT
 /// Records in one sector.
 pub const RECORDS_PER_SECTOR: usize = (SECTOR_BYTES / RECORD_BYTES) as usize;
 
-/// Where a member keeps its bad-block log.
+/// The place of a member's bad-block log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BadBlockLogPlace {
     /// Sectors from the superblock to the log; negative if the log is before it.
@@ -309,7 +309,7 @@ mod tests {
         let expected = expected
             .map(|(start, length, log_sector)| BadRecord { range: bad(start, length), log_sector });
         assert_eq!(BadBlockLog::parse(&bytes, PLACE).unwrap(), expected);
-        // md would end at the first record of ones, and refuse a record of zeroes.
+        // md would stop reading at the first record of ones, and refuse a record of zeroes.
         assert!(
             bytes[..512 + 16]
                 .as_chunks::<8>()

@@ -55,7 +55,7 @@ const LOCKLESS_SLEEP_SECONDS: u32 = 30;
 const LOCKLESS_CHUNK_BYTES_MIN: u32 = 64 << 10;
 /// The largest chunk supported: a power of two of bytes.
 const CHUNK_BYTES_MAX: u32 = 1 << 31;
-/// The largest area: md makes none as large, since it keeps two bytes in memory for each bit.
+/// The largest area: md makes no area as large, since md keeps two bytes in memory for each bit.
 pub(crate) const AREA_BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -155,7 +155,7 @@ pub enum BitmapError {
     /// A version that md does not have.
     #[error("bitmap version {version} is unknown")]
     VersionUnknown {
-        /// The version.
+        /// The stored version.
         version: u32,
     },
     /// The bitmap belongs to another array.
@@ -182,31 +182,31 @@ pub enum BitmapError {
     /// A time between sweeps that md refuses.
     #[error("{seconds} seconds between sweeps are out of range")]
     DaemonSleep {
-        /// Seconds.
+        /// Seconds between sweeps, as stored.
         seconds: u32,
     },
     /// More write-behind writes than md can count.
     #[error("{writes} write-behind writes are more than {WRITE_BEHIND_MAX}")]
     WriteBehind {
-        /// Writes.
+        /// The stored number of write-behind writes.
         writes: u32,
     },
     /// A count of sectors that no device has.
     #[error("the bitmap claims to cover {sectors} sectors")]
     SectorCount {
-        /// Sectors.
+        /// The stored number of sectors.
         sectors: u64,
     },
     /// More bits than md could hold in memory.
     #[error("the bitmap would take {bytes} bytes; md makes none beyond {AREA_BYTES_MAX}")]
     TooLarge {
-        /// Bytes.
+        /// Bytes of the bitmap.
         bytes: u64,
     },
     /// An event count that no array can have reached.
     #[error("the bitmap counts {events} events, more than any array can have had")]
     EventCount {
-        /// The count.
+        /// The stored event count.
         events: u64,
     },
 }
@@ -232,7 +232,7 @@ impl<'a> UnvalidatedBitmap<'a> {
         Some(raw.uuid)
     }
 
-    /// Checks everything. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
+    /// Validates the bitmap superblock. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
     ///
     /// # Errors
     /// The first fault found.
@@ -303,7 +303,7 @@ fn lockless_chunk_bytes(raw: &Raw) -> Result<u32, BitmapError> {
     bytes.filter(|_| sectors.is_power_of_two()).ok_or(BitmapError::ChunkSectors { sectors })
 }
 
-/// A bitmap as read from a member: superblock and bits.
+/// A bitmap that was read from a member: superblock and bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bitmap {
     /// The validated superblock.
@@ -418,8 +418,8 @@ impl BitmapSuperblock {
         self.area_with(array_uuid, (bits, marks), 0)
     }
 
-    /// The area to write first while it overwrites other data. Its superblock is marked *stale*, so
-    /// that no reader believes a part of the area.
+    /// The area for the first write, which overwrites other data. Its superblock is marked *stale*,
+    /// so that no reader believes a partly written area.
     ///
     /// # Panics
     /// As [`Self::area`].
@@ -626,7 +626,8 @@ mod tests {
         [1, 77, 124].into_iter().for_each(|mark| bits.set(mark));
         marks.unsynced.set(124);
         let area = head.area(&UUID, &bits, Some(&marks));
-        // Facts about the format: where the bytes begin, and that the chunk is counted in sectors.
+        // Facts about the format: the marks begin at byte 1024, and the chunk is counted in
+        // sectors.
         assert_eq!((area[4], area[52], area[1024], area[1025]), (6, 8, 1, 2));
         assert_eq!((area[1024 + 77], area[1024 + 124], area[1024 + 2]), (2, 3, 0));
         assert_eq!(area[256..1024], [0; 768]);

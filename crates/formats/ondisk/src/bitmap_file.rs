@@ -13,7 +13,7 @@
 //!
 //! One log serves all members, with the records and the head of [`crate::own_log`]. It needs no
 //! room on members, so arrays with metadata 0.90 and 1.0, whose data begins at the first sector,
-//! can have it too.
+//! can have the log too.
 //!
 //! # When it counts
 //! The log counts if two things hold. Superblocks have the stamp of a log in a file
@@ -154,7 +154,7 @@ impl Superblock {
     }
 
     /// A stand-in superblock for writing this array's bitmap file: it supplies the offsets in the
-    /// file and the keys of the log. It is on no device.
+    /// file and the keys of the log. The stand-in is on no device.
     #[must_use]
     pub fn for_bitmap_file(&self, size_bytes: u64) -> Self {
         let mut stand_in = self.clone();
@@ -218,7 +218,7 @@ mod tests {
         assert!(stand_in.is_of_bitmap_file() && !superblock.is_of_bitmap_file());
         let start = stand_in.log_start_bytes(OwnLogPlace::of(2048).into());
         assert_eq!(start, Some(BITMAP_FILE_BYTES_MIN - 4096 - (1 << 20)));
-        // mdadm's file ends with its bits.
+        // A file that mdadm made ends with the bitmap's bits.
         let short = read(&made[..258]).unwrap();
         assert_eq!((short.bitmap.unwrap().bits, short.own_log), (some_bits(), None));
         assert_eq!(read(&made[..200]), Err(BitmapFileError::NotABitmap));

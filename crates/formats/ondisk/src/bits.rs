@@ -1,7 +1,8 @@
-//! The bits of a write-intent bitmap: each covers a run of sectors, all runs of one length.
+//! The bits of a write-intent bitmap: each bit covers a run of sectors, and all runs have one
+//! length.
 //!
-//! [`crate::bitmap`] gives the bits their meaning. In memory they lie as on disk: bit `n` is bit `n
-//! % 8` of byte `n / 8`.
+//! [`crate::bitmap`] gives the bits their meaning. The bits have the same order in memory as on
+//! disk: bit `n` is bit `n % 8` of byte `n / 8`.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ const WORD_BITS: u64 = 64;
 pub struct Bits {
     /// Sectors per bit.
     sectors_each: u64,
-    /// Sectors of all bits; the last bit may cover fewer than the others.
+    /// Sectors of all bits; the last bit may cover fewer sectors than the other bits.
     sectors: u64,
     words: Vec<u64>,
     set: u64,
@@ -33,7 +34,7 @@ impl Bits {
         Self { sectors_each, sectors, words: vec![0; words], set: 0 }
     }
 
-    /// A set like that of [`Self::none`], with all bits set.
+    /// A set of the same size as that of [`Self::none`], with all bits set.
     #[must_use]
     pub fn all(sectors: u64, sectors_each: u64) -> Self {
         let mut bits = Self::none(sectors, sectors_each);
@@ -218,7 +219,7 @@ impl Bits {
         first..(last as u64 + 1) * WORD_BITS - u64::from(word.leading_zeros())
     }
 
-    /// Whether `other` has the same number of sectors, and as many per bit.
+    /// Whether `other` has the same number of sectors, and of sectors per bit.
     #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
         (self.sectors, self.sectors_each) == (other.sectors, other.sectors_each)

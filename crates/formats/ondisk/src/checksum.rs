@@ -36,8 +36,8 @@ pub fn checksum_v0(block: &[u8]) -> Option<u32> {
     Some(fold(sum_words(block.get(..V0_BYTES)?, V0_CHECKSUM_AT)))
 }
 
-/// Folds a 0.90 checksum to 16 bits, twice, as md does before it compares: different machines
-/// summed in different ways.
+/// Folds a 0.90 checksum to 16 bits, twice, as md does before it compares checksums: different
+/// machines summed in different ways.
 #[must_use]
 pub fn fold_v0(checksum: u32) -> u32 {
     let once = (checksum & 0xffff) + (checksum >> 16);

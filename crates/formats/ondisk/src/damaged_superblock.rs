@@ -11,11 +11,11 @@
 //!   one bit is wrong                  ─▶ the sum fits with it turned
 //! ```
 //!
-//! A 1.0 superblock is at the end of its device. If the sum fits with several single bits, the one
-//! that agrees with the others is turned.
+//! A 1.0 superblock is at the end of its device. If the sum fits with several single bits, braid
+//! turns the bit that makes the superblock agree with the others.
 //!
 //! The result is evidence only: an operator decides whether to believe it. Metadata 0.90 does not
-//! record its place, so for it only the magic can be restored.
+//! record its place, so only its magic can be restored.
 //!
 //! Invariants:
 //! - a result passes every check of a sound superblock
@@ -31,7 +31,7 @@ use crate::superblock::{Superblock, UnvalidatedV0, UnvalidatedV1, Version};
 
 /// Bytes that are the same on all members: the array's identity and shape.
 const OF_ARRAY: Range<usize> = 16..96;
-/// Bytes that are the same on all members after an update: its time and the event count.
+/// Bytes that are the same on all members after an update: the update's time and the event count.
 const OF_STATE: Range<usize> = 192..216;
 const MAJOR_AT: usize = 4;
 const DATA_OFFSET_AT: usize = 128;
@@ -39,7 +39,7 @@ const DATA_SIZE_AT: usize = 136;
 const SUPER_OFFSET_AT: usize = 144;
 const CHECKSUM_AT: usize = 216;
 const ROLE_COUNT_AT: usize = 220;
-/// Sectors from a 1.0 superblock to the end of its device; there may be up to seven more.
+/// Sectors from a 1.0 superblock to the end of its device; the device may have up to seven more.
 const V1_0_SECTORS_TO_END: u64 = 16;
 
 /// A damaged or displaced superblock.
@@ -49,7 +49,7 @@ pub struct DamagedSuperblock {
     pub found_bytes: u64,
     /// Byte offset on the device where its member begins, according to the superblock.
     pub start_bytes: u64,
-    /// Bytes of its member, according to the superblock; the device may end before.
+    /// Length of the member in bytes, according to the superblock; the device may be shorter.
     pub length_bytes: u64,
     /// The flaw, which `superblock` no longer has.
     pub flaw: Flaw,
@@ -79,7 +79,7 @@ pub fn may_be_damaged(bytes: &[u8]) -> bool {
 }
 
 /// Mends the bytes at `found_bytes` of a device of `device_bytes` into a superblock of version 1,
-/// if they have only one flaw. `bytes` should be 4096 long, or reach the end of the device.
+/// if the bytes have only one flaw. `bytes` should be 4096 long, or reach the end of the device.
 /// `others` are sound superblocks, possibly of the same array.
 #[must_use]
 pub fn recognise_damaged(
@@ -128,7 +128,7 @@ pub fn recognise_damaged_v0(bytes: &[u8], device_bytes: u64) -> Option<DamagedSu
 }
 
 /// Turns single bits, those of the checksum first, until the superblock passes. Of several
-/// candidates, the one that agrees best with the superblocks in `others` wins.
+/// candidates, the superblock that agrees best with the superblocks in `others` wins.
 fn with_one_bit(
     whole: &[u8],
     place: (u64, u64),
@@ -139,7 +139,8 @@ fn with_one_bit(
     let roles = usize::try_from(u32_at(whole, ROLE_COUNT_AT)?.min(V1_ROLES_MAX)).ok()?;
     let covered = (MAJOR_AT + 4..V1_FIXED_BYTES + 2 * roles).filter(|at| !sum.contains(at));
     let at = sum.clone().chain(covered);
-    // One copy serves for all bits: a copy for each bit would cost 400 MiB on hostile input.
+    // One copy of the bytes serves for all bits: a copy for each bit would cost 400 MiB on hostile
+    // input.
     let mut turned = whole.to_vec();
     for (at, bit) in at.flat_map(|at| (0..8).map(move |bit| (at, bit))) {
         *turned.get_mut(at)? ^= 1 << bit;

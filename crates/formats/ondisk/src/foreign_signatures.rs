@@ -1,12 +1,13 @@
 //! Signatures of other formats on a device: file systems, partition tables, volume managers, other
 //! RAID formats.
 //!
-//! braid recognises them so that it never overwrites them by mistake. A signature, a label and a
-//! UUID are enough for that; nothing here says that the content is sound.
+//! braid recognises these formats so that it never overwrites them by mistake. A signature, a label
+//! and a UUID are enough for recognition; no check here shows that the content is sound.
 //!
-//! Most formats have a fixed string at a fixed place: [`TABLE`]. The few that need more than one
-//! field have a function each. Places and strings are public facts of each format. Formats whose
-//! signature is beyond the bytes that `probe` reads are missing, such as VMFS (1 MiB and 2 MiB).
+//! Most formats have a fixed string at a fixed place: [`TABLE`]. The few formats that need more
+//! than one field have a function each. Places and strings are public facts of each format. Formats
+//! whose signature is beyond the bytes that `probe` reads are missing, such as VMFS (1 MiB and 2
+//! MiB).
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ pub struct ForeignSignature {
     pub kind: ForeignKind,
     /// The content's label, if it has one.
     pub label: Option<String>,
-    /// The UUID or serial number as the format's own tools print it, if there is one.
+    /// The UUID or serial number as the format's own tools print it, if one exists.
     pub uuid: Option<String>,
     /// Byte offset of the signature.
     pub offset: u64,
@@ -206,7 +207,7 @@ const TABLE: &[Entry] = &[
     entry(ForeignKind::Ufs, 8192 + 1372, &[0x00, 0x01, 0x19, 0x54]),
     entry(ForeignKind::Ufs, 65536 + 1372, &[0x19, 0x01, 0x54, 0x19]),
     entry(ForeignKind::Ufs, 65536 + 1372, &[0x19, 0x54, 0x01, 0x19]),
-    // Stratis has its label here, and a copy of it.
+    // Stratis has its label in sector 1, and a copy of the label in sector 9.
     entry(ForeignKind::Stratis, 512 + 4, b"!Stra0tis\x86\xff\x02"),
     entry(ForeignKind::Stratis, 9 * 512 + 4, b"!Stra0tis\x86\xff\x02"),
     entry(ForeignKind::Vdo, 0, b"dmvdo001"),
@@ -222,7 +223,7 @@ const TABLE: &[Entry] = &[
     entry(ForeignKind::Gzip, 0, &[0x1f, 0x8b, 8]),
     entry(ForeignKind::Xz, 0, b"\xfd7zXZ\0"),
     entry(ForeignKind::Zstd, 0, &[0x28, 0xb5, 0x2f, 0xfd]),
-    // The magic of its first block holds the digits of pi.
+    // The magic of bzip2's first block holds the digits of pi.
     entry(ForeignKind::Bzip2, 4, &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59]),
     entry(ForeignKind::Lz4, 0, &[0x04, 0x22, 0x4d, 0x18]),
     entry(ForeignKind::Zip, 0, b"PK\x03\x04"),
@@ -258,8 +259,8 @@ fn luks(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     luks_header(bytes, 0, b"LUKS\xba\xbe")
 }
 
-/// LUKS2's second header, if the first is shorter than 512 KiB. After a longer one it is beyond the
-/// bytes that `probe` reads.
+/// LUKS2's second header, if the first is shorter than 512 KiB. After a longer first header, the
+/// second is beyond the bytes that `probe` reads.
 fn luks_second(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     (14..=18).find_map(|bits| luks_header(bytes, 1 << bits, b"SKUL\xba\xbe"))
 }
@@ -309,7 +310,7 @@ fn zfs_pool(bytes: &Bytes<'_>) -> Option<(Option<String>, Option<String>)> {
     let word = |bytes: &[u8], at: usize| -> Option<u32> {
         bytes.get(at..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word))
     };
-    // A length, that many bytes, then up to three bytes of padding.
+    // An XDR string: a length, that many bytes, then up to three bytes of padding.
     let string = |bytes: &[u8], at: usize| -> Option<(String, usize)> {
         let length = usize::try_from(word(bytes, at)?).ok()?;
         let value = bytes.get(at.checked_add(4)?..)?.get(..length)?;
@@ -385,8 +386,8 @@ fn vfat(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     sane.then(|| found(ForeignKind::Vfat, 0, label, Some(format!("{d:02X}{c:02X}-{b:02X}{a:02X}"))))
 }
 
-/// An MBR partition table: at least one entry, only plausible ones. A boot sector, or only GPT's
-/// protective entry, is none.
+/// An MBR partition table: at least one entry, and only plausible entries. A boot sector, or only
+/// GPT's protective entry, does not count.
 fn mbr(bytes: &Bytes<'_>) -> Option<ForeignSignature> {
     const GPT_SHIELD: u8 = 0xee;
     let named = bytes.get(3, 8)?;

@@ -1,8 +1,8 @@
 //! The meta block of md's RAID-4/5/6 write journal (r5l).
 //!
-//! One 4096-byte block on the journal device, describing the data and parity blocks that follow it.
-//! [`journal_log`](crate::journal_log) follows the chain of blocks. This module knows neither the
-//! end of the ring nor the array's geometry.
+//! A meta block is one 4096-byte block on the journal device. It describes the data and parity
+//! blocks that follow it. [`journal_log`](crate::journal_log) follows the chain of blocks. This
+//! module handles neither the end of the ring nor the array's geometry.
 //!
 //! The checksum is CRC-32C over the array's UUID and the block with the checksum field zero, not
 //! inverted. Blocks of data and parity are summed the same way.
@@ -108,7 +108,7 @@ impl JournalPayload {
         }
     }
 
-    /// Checksums of the blocks that follow.
+    /// Checksums of the data or parity blocks that follow the meta block.
     #[must_use]
     pub fn checksums(&self) -> &[u32] {
         match self {
@@ -245,7 +245,7 @@ impl<'a> UnvalidatedJournalMeta<'a> {
         (u32::from_le_bytes(*magic) == JOURNAL_MAGIC).then_some(Self { bytes })
     }
 
-    /// Checks everything. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
+    /// Validates the meta block. `array_uuid` is [`crate::Superblock::uuid_as_stored`].
     ///
     /// # Errors
     /// The first fault found.
@@ -292,8 +292,8 @@ fn payloads_of(mut rest: &[u8]) -> Result<Vec<JournalPayload>, JournalError> {
     Ok(payloads)
 }
 
-/// The first payload in `bytes`, and the bytes after it; `None` if it does not fit or its kind is
-/// unknown.
+/// The first payload in `bytes`, and the bytes after it; `None` if the payload does not fit, or its
+/// kind is unknown.
 fn one_payload(bytes: &[u8]) -> Option<(JournalPayload, &[u8])> {
     let (head, rest) = RawPayload::ref_from_prefix(bytes).ok()?;
     let size = head.size.get();

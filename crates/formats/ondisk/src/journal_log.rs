@@ -1,12 +1,12 @@
 //! The write journal of a RAID-4, -5 or -6: its blocks from the tail on, in the order of writing.
 //!
 //! [`journal`](crate::journal) parses one meta block. The caller reads the device, the engine
-//! replays. This module does not know the array's geometry, so an entry can name sectors beyond the
-//! array.
+//! replays the journal. This module does not know the array's geometry, so an entry can name
+//! sectors beyond the array.
 //!
 //! The journal is a ring of blocks of 4 KiB in the data area of its device. A meta block names the
-//! blocks of data and parity after it; the next meta block follows those. The device's superblock
-//! has the *tail*: everything before it is durable on the members.
+//! blocks of data and parity after it; the next meta block follows these blocks. The device's
+//! superblock has the *tail*: everything before it is durable on the members.
 //!
 //! ```text
 //!   ring  | data | old ... | meta 7 | data | parity | meta 8 | data | meta 9 torn | old ... |
@@ -14,15 +14,16 @@
 //! ```
 //!
 //! - *The end*: the first place without a meta block that has the array's checksum, its own
-//!   position and the next sequence. Member writes start only when all meta blocks up to theirs are
-//!   durable, so no member holds data from after the end.
+//!   position and the next sequence. A member write starts only when all meta blocks up to its own
+//!   are durable, so no member holds data from after the end.
 //! - *A data or parity block with a wrong checksum*: the journal ends at its meta block. md ignores
 //!   that meta block too, and looks for the next one right after it, where the data begins.
 //! - *Data that looks like a meta block* is never examined: each meta block gives the place of the
 //!   next.
 //! - *No meta block at the tail*: the device was overwritten or damaged, and its content is unknown
 //!   ([`JournalLogError::NoStart`]). mdadm writes an empty meta block into a new journal, and md
-//!   moves the tail only onto a meta block. Here md begins anew and loses the content.
+//!   moves the tail only onto a meta block. In this case md begins an empty journal and loses the
+//!   content.
 //! - *A block that cannot be read* is not the end: members can hold parts of later blocks
 //!   ([`JournalLogError::Unreadable`]).
 //!
@@ -44,7 +45,8 @@ use crate::journal::{
 };
 use crate::limits::SECTOR_BYTES;
 
-/// A new journal's sequence begins this far ahead, past all old meta blocks; md's number.
+/// A new journal's sequence begins this far after the old one, past all old meta blocks; md's
+/// number.
 pub const JOURNAL_SEQUENCE_GAP: u64 = 10_000;
 
 /// The place of a journal on its device.
@@ -59,7 +61,7 @@ pub struct JournalArea {
 }
 
 impl JournalArea {
-    /// The position `sectors` after another, modulo the ring.
+    /// The position `sectors` after `position`, modulo the ring.
     #[must_use]
     pub fn after(&self, position: u64, sectors: u64) -> u64 {
         (position + sectors) % self.ring_sectors
@@ -124,7 +126,7 @@ pub enum JournalEntry {
         /// Position of Q, on a RAID-6.
         q_position: Option<u64>,
     },
-    /// The stripe was written to its members, but need not be durable there.
+    /// The stripe was written to its members, but need not be durable on them.
     Flush {
         /// First sector of the stripe, from the start of its members' data.
         location: u64,
@@ -134,16 +136,17 @@ pub enum JournalEntry {
 /// Why a journal ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JournalEnd {
-    /// The place holds no meta block.
+    /// The expected place of the next meta block holds none.
     NoBlock,
-    /// The place holds a meta block with another sequence.
+    /// The expected place of the next meta block holds one with another sequence.
     Older,
-    /// The place holds a meta block, but some blocks of data or parity after it are not whole.
+    /// The next meta block is in its place, but some blocks of data or parity after it are not
+    /// whole.
     Torn,
 }
 
 impl JournalEnd {
-    /// One word for programs; never changes.
+    /// The reason in one word for programs; the word never changes.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -157,7 +160,7 @@ impl JournalEnd {
 /// The content of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalLog {
-    /// The ring.
+    /// The ring that holds the journal.
     pub area: JournalArea,
     /// The sequence of the meta block at the tail.
     pub first_sequence: u64,
@@ -172,7 +175,7 @@ pub struct JournalLog {
     pub end_sectors: u64,
     /// The sequence of the next meta block.
     pub end_sequence: u64,
-    /// Why the journal ends there.
+    /// Why the journal ends at `end_sectors`.
     pub end: JournalEnd,
 }
 
@@ -288,7 +291,8 @@ impl JournalLog {
     /// Follows a journal from its tail. `read` returns blocks of 4 KiB.
     ///
     /// # Errors
-    /// A block that cannot be read, no meta block at the tail, or one that md would not write.
+    /// A block that cannot be read, no meta block at the tail, or a meta block that md would not
+    /// write.
     pub fn read(
         area: JournalArea,
         array_uuid: &[u8; 16],
@@ -425,7 +429,7 @@ mod tests {
         let mut ring = vec![0; RING as usize * 512];
         let second = write(&mut ring, 0, 7, &[1, 2]);
         let third = write(&mut ring, second, 8, &[3]);
-        // A meta block from the lap before.
+        // A meta block from the previous lap around the ring.
         write(&mut ring, third, 5, &[4]);
         let log = read(&ring, 0).unwrap();
         assert_eq!(
@@ -435,7 +439,7 @@ mod tests {
         assert_eq!((log.first_sequence, log.end_sequence, log.meta_blocks), (7, 9, 2));
         assert_eq!((log.used_sectors(), log.free_sectors()), (40, RING - 40));
         assert!(log.is_write_back, "data without parity");
-        // A meta block copied here does not name its own position.
+        // A copied meta block names another position than that of the copy.
         let moved = ring[second as usize * 512..][..4096].to_vec();
         put(&mut ring, third, &moved);
         assert_eq!(read(&ring, 0).unwrap().end, JournalEnd::Older);

@@ -77,7 +77,7 @@ impl JournalRow {
 /// Rows after their meta blocks, and their place in the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRecord {
-    /// The ring.
+    /// The journal's ring.
     pub area: JournalArea,
     /// Sectors from the start of the ring to the first meta block.
     pub position: u64,
@@ -121,8 +121,8 @@ impl JournalRecord {
     #[must_use]
     pub fn sectors_of(rows: &[JournalRow]) -> u64 {
         let blocks: usize = rows.iter().map(JournalRow::blocks).sum();
-        // A new meta block begins with a row that did not fit into the one before. So two
-        // neighbours hold more than one meta block can.
+        // A new meta block begins with a row that did not fit into the previous meta block. So two
+        // neighbouring meta blocks hold more than one can.
         let metas = rows.len().min(
             1 + 2 * rows.iter().map(JournalRow::meta_bytes).sum::<usize>()
                 / JournalMeta::PAYLOAD_BYTES,
@@ -160,8 +160,8 @@ impl JournalRecord {
 }
 
 impl Superblock {
-    /// The empty first block of a new journal: its byte offset on the device, and its bytes. `None`
-    /// if this superblock is not of a journal device.
+    /// The empty first meta block of a new journal: its byte offset on the device, and its bytes.
+    /// `None` if this superblock is not of a journal device.
     #[must_use]
     pub fn first_journal_block(&self, sequence: u64) -> Option<(u64, Vec<u8>)> {
         let area = self.journal_area()?;

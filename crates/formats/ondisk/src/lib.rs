@@ -1,11 +1,11 @@
 //! The on-disk formats of Linux md: parse, validate, write.
 //!
 //! A pure crate above `braid-geometry` and below every crate that touches members. The caller reads
-//! and writes; this crate turns bytes into validated values and values into bytes. It opens
-//! nothing, keeps no clock, draws no random numbers.
+//! and writes; this crate turns bytes into validated values and values into bytes. The crate opens
+//! no device, reads no clock, draws no random numbers.
 //!
-//! It does not compare members with each other (`braid-assembly` decides which one is stale), nor
-//! decide *when* a superblock is written (the engine does).
+//! The crate does not compare members with each other (`braid-assembly` decides which member is
+//! stale), nor decide *when* a superblock is written (the engine does).
 //!
 //! ```text
 //! bytes ──recognise──> Unvalidated* ──validate──> value ──to_bytes──> bytes

@@ -21,7 +21,7 @@ pub const V1_ROLES_MAX: u32 = 1920;
 /// Devices that a 0.90 superblock can describe.
 pub const V0_DEVICES_MAX: u32 = 27;
 
-/// md reserves role values from here up to the ones that have names.
+/// md reserves role values from here up to the values that have names.
 pub const ROLE_RESERVED_FROM: u16 = 0xff00;
 
 /// The most sectors that a count on disk can claim: 2^63 bytes, the largest file offset.

@@ -1,7 +1,7 @@
 //! The place of a member's partial parity log, md's ([`crate::ppl_log`]) or our own
 //! ([`crate::own_log`]), and its usable size.
 //!
-//! The modules of the two kinds find places on a device.
+//! The modules of the two kinds of log find the logs' places on a device.
 
 use crate::limits::SECTOR_BYTES;
 use crate::ppl::{PPL_HEADER_BYTES, PplPlace};
@@ -40,7 +40,8 @@ impl PplPlace {
 pub struct OwnLogPlace {
     /// Sectors of the ring, in whole blocks of 4 KiB. The log's head follows the ring.
     pub size_sectors: u32,
-    /// Whether several records can count. In logs of older versions only the newest does.
+    /// Whether several records of the log can count. In logs of older versions only the newest
+    /// counts.
     pub is_many: bool,
 }
 
@@ -74,7 +75,7 @@ impl From<OwnLogPlace> for LogPlace {
 }
 
 impl LogPlace {
-    /// The place of md's log, if this is one.
+    /// The place of md's log; `None` for our own log.
     #[must_use]
     pub fn ppl(&self) -> Option<PplPlace> {
         match self {
@@ -83,7 +84,7 @@ impl LogPlace {
         }
     }
 
-    /// This place as that of a new log, in the current format.
+    /// The same place for a new log, in the current format.
     #[must_use]
     pub fn made_anew(self) -> Self {
         match self {

@@ -2,8 +2,8 @@
 //! the actions that change them.
 //!
 //! Facts from Linux (`drivers/md/md-llbitmap.c`, and the letter that came with it in 2025): the
-//! numbers of the states, and their transitions. Linux 6.18 has the first five; the three for runs
-//! *made before they are written* came later.
+//! numbers of the states, and their transitions. Linux 6.18 has the first five states; the three
+//! for runs *made before they are written* came later.
 //!
 //! | byte | state               | members                                     | holds client data |
 //! |------|---------------------|---------------------------------------------|-------------------|
@@ -15,10 +15,10 @@
 //! | 5, 6 | the same, unwritten | may differ, early resync pending or running | no                |
 //! | 7    | clean, unwritten    | agree                                       | no                |
 //!
-//! braid differs from md in two places, and md reads both. A run that is written for the first time
-//! becomes *need sync* on every level: md does so on parity levels, and lets copies differ for good
-//! where no client wrote. And a run that was synced early counts as unwritten, because a new member
-//! does not hold it.
+//! braid differs from md in two rules, and md can read the marks of both. A run that is written for
+//! the first time becomes *need sync* on every level: md does so on parity levels, and lets copies
+//! differ for good where no client wrote. And a run that was synced early counts as unwritten,
+//! because a new member does not hold it.
 //!
 //! In memory the marks are sets of [`Bits`], like any bitmap; [`MarkState::of`] and
 //! [`LocklessMarks`] convert.
@@ -30,11 +30,11 @@ use crate::bits::Bits;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum MarkState {
-    /// No client has written it, or clients trimmed their data.
+    /// No client has written the run, or clients trimmed their data.
     Unwritten = 0,
     /// Redundancy agrees.
     Clean = 1,
-    /// A write is in flight, or was a short time ago.
+    /// A write is in flight, or was in flight a short time ago.
     Dirty = 2,
     /// A resync is pending.
     NeedSync = 3,
@@ -44,7 +44,7 @@ pub enum MarkState {
     NeedSyncUnwritten = 5,
     /// A resync is under way, before the first client write.
     SyncingUnwritten = 6,
-    /// Redundancy agrees, and no client has written.
+    /// Redundancy agrees, and no client has written the run.
     CleanUnwritten = 7,
 }
 
@@ -59,7 +59,7 @@ pub enum MarkAction {
     Settled,
     /// A client trimmed the whole run, and no client has written to it since.
     Trimmed,
-    /// The array is opened: its last run may have been interrupted.
+    /// The array is opened, and its last stop may have been a crash.
     Opened,
 }
 
@@ -127,7 +127,7 @@ impl MarkState {
         matches!(self, Self::NeedSync | Self::Syncing)
     }
 
-    /// The state that braid writes for a run, given its bit in each set.
+    /// The state that braid writes for a run of sectors, given the run's bit in each of three sets.
     #[must_use]
     pub fn of(is_unwritten: bool, is_unsynced: bool, is_set: bool) -> Self {
         match (is_unwritten, is_unsynced, is_set) {
@@ -302,7 +302,8 @@ mod tests {
             let (may_differ, unwritten) = (state.may_differ(), state.is_unwritten());
             assert_eq!(is, (may_differ, unwritten, state.is_unsynced()), "{state:?}");
             assert_eq!(counts.of(state), 1);
-            // The state that braid writes for a byte gives the same sets as the byte.
+            // The state that braid writes for a mark gives the same sets as the mark's byte on
+            // disk.
             let written = marks.state(&bits, 0);
             let same = (written.may_differ(), written.is_unwritten(), written.is_unsynced());
             assert_eq!(same, (may_differ, unwritten, state.is_unsynced()), "{state:?} {written:?}");

@@ -5,8 +5,8 @@
 //! Its records are those of a PPL ([`crate::ppl_log`]), with three differences:
 //! - On RAID-6 an entry is about P or about Q, by the slot that it names. Partial parity of Q is
 //!   the sum of the kept data, each column multiplied by its coefficient in Q.
-//! - Records are signed with the array's UUID and a word of ours, so that md finds none of its own
-//!   there.
+//! - Records are signed with the array's UUID and a word of ours, so that md finds no records of
+//!   its own in the log.
 //! - Several records count: all since the last flush of the members. In logs with a head of format
 //!   1, only the newest counts.
 //!
@@ -16,20 +16,21 @@
 //!                                                                                  ^ data_offset
 //! ```
 //!
-//! The head never moves: it says that the array keeps such a log, and gives the size of its ring.
-//! It is written with an empty ring when a member joins, before a superblock lists the member.
+//! The head never moves: it says that the array keeps its own log, and gives the size of the log's
+//! ring. It is written with an empty ring when a member joins, before a superblock lists the
+//! member.
 //!
 //! # When it counts
-//! md does not know the log. After a write by md, records would describe writes that are long
-//! complete, and parity made from them would be wrong. So braid *stamps* each superblock that it
-//! writes while its log covers all doubtful stripes. 1.x superblocks keep 24 bits for the
-//! microseconds of their update time, which md ignores. The stamp is 0xB in the upper four, more
-//! than microseconds need (0xC for a log in a bitmap file, [`crate::bitmap_file`]). 0.90 has the
-//! letters `brlg` in word 63, which is reserved.
+//! md ignores the log. After a write by md, records would describe writes that are long complete,
+//! and parity made from them would be wrong. So braid *stamps* each superblock that it writes while
+//! its log covers all doubtful stripes. 1.x superblocks keep 24 bits for the microseconds of their
+//! update time, which md ignores. The stamp is 0xB in the upper four bits, more than microseconds
+//! need (0xC for a log in a bitmap file, [`crate::bitmap_file`]). 0.90 has the letters `brlg` in
+//! word 63, which is reserved.
 //!
-//! md writes zero there with each update, and updates superblocks before it writes data. So the log
-//! counts if and only if the newest superblock has the stamp. A clean array has none either, so md
-//! can trust its state.
+//! md writes zero over the stamp with each update, and updates superblocks before it writes data.
+//! So the log counts if and only if the newest superblock has the stamp. A clean array has no stamp
+//! either, so md can trust its state.
 //!
 //! # Invariants
 //! - A written head is read, and remains of md or of another array are not
@@ -125,7 +126,7 @@ impl Superblock {
         free_from.unwrap_or(0)
     }
 
-    /// The first sector of metadata from a sector on; braid's own log is none.
+    /// The first sector of metadata from a sector on; braid's own log does not count as metadata.
     #[must_use]
     pub fn metadata_from(&self, sector: u64) -> Option<u64> {
         let starts = self.metadata_areas(0).map(|(start, _)| start);
@@ -234,7 +235,7 @@ pub struct OwnLogHead {
     pub place: OwnLogPlace,
 }
 
-/// Why a head of this array is refused.
+/// Why a log head of this array is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum OwnLogHeadError {
     /// The stored and the computed checksum differ.

@@ -37,8 +37,8 @@ pub struct PlacementRequest {
     pub chunk_sectors: u32,
     /// Sectors to use of each member; `None` uses all that fit. Linear and raid0 always use all.
     pub member_size_sectors: Option<u64>,
-    /// The data offset; `None` chooses the best for this device. mdadm uses the first member's for
-    /// all.
+    /// The data offset; `None` chooses the best for this device. mdadm uses the first member's
+    /// offset for all members.
     pub data_offset_sectors: Option<u64>,
 }
 
@@ -55,8 +55,8 @@ pub struct Placement {
     pub data_offset_sectors: u64,
     /// Sectors of the data area.
     pub data_size_sectors: u64,
-    /// The most sectors that an array of this level and chunk can use here (whole chunks; raid1:
-    /// whole 64 KiB). Set for linear and raid0 as well.
+    /// The most sectors that an array of this level and chunk can use on this device (whole chunks;
+    /// raid1: whole 64 KiB). Set for linear and raid0 as well.
     pub usable_sectors: u64,
     /// Sectors that the array uses: the superblock's `size`; 0 for linear and raid0.
     pub member_size_sectors: u64,
@@ -192,7 +192,7 @@ fn bitmap_space(sectors: u64) -> u64 {
     }
 }
 
-/// Sectors kept free so that a reshape can move the data: 128 MiB, halved while that is more than
+/// Sectors kept free so that a reshape can move the data: 128 MiB, halved while it is more than
 /// 1/1024 of the device and at least four chunks.
 fn headroom(device_sectors: u64, chunk_sectors: u32) -> u64 {
     let mut headroom = 128 * MEBIBYTE;

@@ -1,8 +1,8 @@
 //! The header of a partial parity log (PPL), md's write-hole log for RAID-5.
 //!
-//! 4096 bytes at the place in the superblock, or, with several headers in the area, at any sector
-//! of it; entries with partial parity follow. [`ppl_log`](crate::ppl_log) chooses the header that
-//! counts; the engine replays.
+//! A header has 4096 bytes. It is at the place that the superblock names, or, with several headers
+//! in the area, at any sector of the area. Entries with partial parity follow.
+//! [`ppl_log`](crate::ppl_log) chooses the header that counts; the engine replays the log.
 //!
 //! The signature is the CRC-32C of the array's UUID, the checksum the CRC-32C of the header with
 //! the checksum field zero.
@@ -68,7 +68,8 @@ pub struct PplPlace {
     pub offset_sectors: i16,
     /// Sectors of the area.
     pub size_sectors: u16,
-    /// Whether the area holds several headers, of which the one with the highest generation counts.
+    /// Whether the area holds several headers, of which the header with the highest generation
+    /// counts.
     pub multiple: bool,
 }
 
@@ -92,7 +93,7 @@ pub struct PplEntry {
 pub struct PplHeader {
     /// A number that grows with every header written.
     pub generation: u64,
-    /// The number of earlier records that count in addition to this one; zero in md's logs.
+    /// The number of earlier records that count in addition to this record; zero in md's logs.
     pub before: u32,
     /// The entries, in the order of the header.
     pub entries: Vec<PplEntry>,
@@ -171,7 +172,7 @@ impl<'a> UnvalidatedPplHeader<'a> {
         (u32::from_le_bytes(*stored) == crc_of_parts(&[array_uuid])).then_some(Self { bytes })
     }
 
-    /// Checks everything.
+    /// Validates the header.
     ///
     /// # Errors
     /// The first fault found.

@@ -1,32 +1,34 @@
 //! The partial parity log (PPL) of one member: the record that counts, and its entries.
 //!
-//! [`ppl`](crate::ppl) knows one header. The caller reads the area, the engine replays. This module
-//! does not know the array's geometry, so an entry can name sectors beyond the array.
+//! [`ppl`](crate::ppl) parses one header. The caller reads the area, the engine replays the log.
+//! This module does not know the array's geometry, so an entry can name sectors beyond the array.
 //!
 //! A *record* is a header, then the partial parities of its entries, in their order. A small area
-//! holds one record, always at its start. An area with room for two of md's largest is a ring: each
-//! record follows the one before, and one that would not fit begins at the start again.
+//! holds one record, always at its start. An area with room for two of md's largest records is a
+//! ring: each record follows the previous record, and a record that would not fit begins at the
+//! area's start.
 //!
 //! ```text
 //!   | header 7 | partial parities | header 8 | ... | header 4 | ...   newest: 8; the next follows
 //! ```
 //!
-//! md begins a record only when all writes of the one before are complete. So only the newest
-//! counts, and a torn record protects no write yet. In our own log the newest gives the number of
-//! earlier records that count together with it ([`PplLog::older`]). They were durable before it, so
-//! all must be present and whole, or the log is refused. The cases of a torn record:
+//! md begins a record only when all writes of the previous record are complete. So only the newest
+//! record counts, and a torn record protects no write yet. In our own log the newest record gives
+//! the number of earlier records that count together with it ([`PplLog::older`]). The earlier
+//! records were durable before the newest, so all must be present and whole, or the log is refused.
+//! The cases of a torn record:
 //!
 //! - *Torn partial parity*: the entry is left out, and counted ([`PplRecord::torn`]).
-//! - *Torn header*: the record before it counts, which does no harm; or there is none
+//! - *Torn header*: the previous record counts, which does no harm; or no record exists
 //!   ([`PplLog::newest`]).
 //! - *Which is newest*: the highest generation at any sector, including a record that ends with the
-//!   area (Linux 6.1 misses that one). Following records from the start fails: a record torn there
-//!   can leave an old header that leads nowhere.
+//!   area (Linux 6.1 misses that record). Following records from the start fails: a torn record at
+//!   the start can leave an old header that leads nowhere.
 //! - *A header inside checksummed partial parity* is partial parity: clients can write anything.
 //!
 //! # Invariants
 //! - A written record is read, wherever in the area it is [check: a_record_is_read_wherever_it_is].
-//! - A torn newest record is read without the torn entries, or the one before counts
+//! - A torn newest record is read without the torn entries, or the previous record counts
 //!   [check: a_record_cut_short_is_left_out].
 //! - Records before those that count are ignored
 //!   [check: records_of_a_lap_count_and_those_of_the_lap_before_do_not].
@@ -57,7 +59,7 @@ impl Superblock {
     }
 
     /// Byte offset on the device of a log at this place, whether the superblock names it or not;
-    /// `None` if it would be outside.
+    /// `None` if the log would be outside.
     pub(crate) fn ppl_start_bytes(&self, place: PplPlace) -> Option<u64> {
         let sector = self.device.super_offset_sectors;
         sector.checked_add_signed(i64::from(place.offset_sectors))?.checked_mul(SECTOR_BYTES)
@@ -99,7 +101,7 @@ impl PplRecord {
         Self::bytes_beside(0, generation, entries, array_uuid)
     }
 
-    /// A record of our own log, together with which `before` earlier records count.
+    /// A record of our own log; `before` earlier records count together with it.
     ///
     /// # Panics
     /// As [`Self::bytes_of`].
@@ -210,7 +212,8 @@ impl Area<'_> {
         is_inside.then_some(found)
     }
 
-    /// Headers at any sector, or at the first only, except those inside partial parity.
+    /// Headers at any sector of a ring, or at the first sector only, except headers inside partial
+    /// parity.
     fn headers(&self, is_ring: bool) -> Vec<LocatedHeader> {
         let last = if is_ring { self.sectors.saturating_sub(PPL_HEADER_SECTORS) } else { 0 };
         let found: Vec<LocatedHeader> =
@@ -237,8 +240,8 @@ impl Area<'_> {
     }
 
     /// The records that count in addition to the newest, oldest first. Each must be whole: the
-    /// records were durable before the newest began. They are overwritten only when a newer record
-    /// that does not need them is durable.
+    /// records were durable before the newest began. These records are overwritten only when a
+    /// newer record that does not need them is durable.
     fn beside(
         &self,
         newest: &LocatedHeader,
@@ -389,7 +392,8 @@ mod tests {
             at = put_beside(&mut area, at, (before, generation), generation as u8);
         }
         assert_eq!(generations(&area), Ok(vec![2, 3, 4]));
-        // A torn record contributes no entry, and its header alone still keeps the earlier records.
+        // A torn record contributes no entry, and its header alone still makes the earlier records
+        // count.
         let whole = area.clone();
         put_beside(&mut area, at, (3, 5), 5);
         area[(at as usize + 8) * 512] ^= 1;
@@ -440,7 +444,7 @@ mod tests {
 
     #[test]
     fn the_newest_record_of_a_crash_that_linux_6_1_loses_is_found() {
-        // Seen in practice: a header at sector 2016 of 2048, with three entries of a page.
+        // Seen in practice: a header at sector 2016 of 2048, with three entries of a page each.
         let mut area = vec![0; 2048 * 512];
         let mut at = put(&mut area, 0, 165, &[entry(0, 1); 1]);
         for generation in 166..249 {
@@ -460,7 +464,7 @@ mod tests {
         put(&mut area, at, 8, &[entry(8, 1)]);
         area[700] ^= 1;
         assert_eq!(newest(&area, place(2048)), (16, 8, 1, 0));
-        // A small area holds a single record, so if that is torn none is left.
+        // A small area holds a single record, so no record is left if that record is torn.
         let small = place(264);
         assert_eq!(
             PplLog::read(&area, small, &UUID),
@@ -579,7 +583,7 @@ mod tests {
             let entries = made(records.last().unwrap());
             let length = PplRecord::bytes_of(1, &entries, &UUID).len() / 512;
             let start = *places.last().unwrap() as usize * 512;
-            // Only the first sectors of the last record are written, or only its last.
+            // Only the first sectors of the last record are written, or only its last sectors.
             let cut = cut.index(length + 1) * 512;
             let lost = if is_head { start..start + cut } else { start + cut..start + length * 512 };
             area[lost.clone()].copy_from_slice(&old[lost.clone()]);
@@ -591,8 +595,8 @@ mod tests {
                         prop_assert_eq!(one, &entries[*index as usize]);
                     }
                 }
-                // If the newest record is torn, the one before it protects no write any more,
-                // whether it still exists or not.
+                // If the newest record is torn, the previous record protects no write any more,
+                // whether that record still exists or not.
                 Some(newest) => prop_assert!(newest.generation < records.len() as u64),
                 None => prop_assert!(before.is_none_or(|before| before.header_sector < start as u64 / 512 + length as u64)),
             }

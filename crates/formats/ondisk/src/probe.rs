@@ -1,7 +1,7 @@
 //! Probes a device: recognises md superblocks of every version, and signatures of other formats.
 //!
-//! It does no I/O: [`probe_ranges`] names the bytes to read, the caller reads them, and [`probe`]
-//! looks at them.
+//! The module does no I/O: [`probe_ranges`] names the bytes to read, the caller reads them, and
+//! [`probe`] examines them.
 //!
 //! ```text
 //! device   ├─ start: 260 KiB ─┤                            ├─ end: 64..128 KiB ─┤
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Every superblock with md's magic is reported, sound or not, in the order 0.90, 1.0, 1.1, 1.2. If
-//! there are several, the caller decides which one counts.
+//! there are several, the caller decides which superblock counts.
 
 use core::ops::Range;
 
@@ -39,7 +39,8 @@ impl Probe {
         self.superblocks.is_empty() && self.foreign.is_empty()
     }
 
-    /// The superblock of the array that was made last, among several sound ones, as mdadm chooses.
+    /// Of several sound superblocks, the superblock of the array that was made last, as mdadm
+    /// chooses.
     #[must_use]
     pub fn newest(&self) -> Option<&Superblock> {
         self.superblocks

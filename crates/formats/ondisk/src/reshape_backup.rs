@@ -1,4 +1,4 @@
-//! mdadm's backup during a reshape whose new shape would overwrite data that the old one still
+//! mdadm's backup during a reshape whose new shape would overwrite data that the old shape still
 //! needs.
 //!
 //! The backup is in a file (`mdadm --grow --backup-file`), or at the end of a new member. A header
@@ -21,7 +21,8 @@
 //! Both sums add the first byte alone, once for each byte that they cover. A torn header therefore
 //! has the right sum too, and readers must check the ranges.
 //!
-//! In a file the header is at its start; on a member 8 sectors before the end of the used part.
+//! In a file the header is at the file's start; on a member it is 8 sectors before the end of the
+//! used part.
 //!
 //! `braid_assembly::reshape` decides which data is needed. Facts are from mdadm 4.2's files.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
@@ -71,13 +72,14 @@ pub struct BackupPart {
 /// A validated header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReshapeBackup {
-    /// The array, as its superblocks store it ([`crate::Superblock::uuid_as_stored`]).
+    /// The array's UUID, as its superblocks store it ([`crate::Superblock::uuid_as_stored`]).
     pub uuid: [u8; 16],
     /// Time of writing, in seconds.
     pub seconds: u64,
     /// The first sector of the first part. A copy of the header is 8 sectors before it.
     pub start_sectors: u64,
-    /// The parts of the backup: at most two. None if no data of the backup is needed any more.
+    /// The parts of the backup: at most two. The list is empty if no data of the backup is needed
+    /// any more.
     pub parts: Vec<BackupPart>,
 }
 

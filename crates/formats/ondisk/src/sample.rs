@@ -25,7 +25,8 @@ pub fn place(
     })
 }
 
-/// The first member of a clean array with as many members as slots. Tests replace some of it.
+/// The first member of a clean array with as many members as slots. Tests replace some of its
+/// facts.
 #[must_use]
 pub fn member(level: Level, chunk_sectors: u32, slots: u16, placement: Placement) -> NewSuperblock {
     NewSuperblock {

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! The header names the array, both shapes, the window and the superblocks' position, with CRC-32C
-//! of all that follows it and of itself. It is written after the rest is durable. A file without a
-//! window says that no window in place is under way. All numbers are little-endian. Version 2 of
-//! the header has the number of lost ranges: sectors of the window that no member could give. A
-//! file without such ranges has version 1.
+//! of all that follows it and of itself. The header is written after the rest of the file is
+//! durable. A file without a window says that no window in place is under way. All numbers are
+//! little-endian. Version 2 of the header has the number of lost ranges: sectors of the window that
+//! no member could give. A file without such ranges has version 1.
 //!
 //! Invariants
 //! - a copy counts only whole, for its array and reshape, at its position
@@ -41,14 +41,16 @@ const NUMBERS_AT: usize = 32;
 /// Numbers of version 1: start, length, position, the two sums.
 const NUMBERS: usize = 5;
 
-/// A reshape at a position: the same in the header and in superblocks, or the copy is of another.
+/// A reshape at a position. If it differs between the header and the superblocks, the copy is of
+/// another reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReshapePoint {
     /// The position that superblocks have, in sectors of the array.
     pub position: u64,
     /// A checksum of both shapes and the direction.
     pub shapes: u32,
-    /// The same of the way back: a reshape that turned round here has the file of its way so far.
+    /// The same checksum for the other direction: a reshape reversed at this position has the file
+    /// of the direction before.
     pub turned: u32,
 }
 
@@ -94,7 +96,7 @@ pub struct CopiedWindow {
     pub sectors: Range<u64>,
     /// The bytes of these sectors.
     pub bytes: Vec<u8>,
-    /// Sectors of the window that no member could give.
+    /// Sectors of the window that no member could read.
     pub lost: Vec<Range<u64>>,
 }
 
@@ -106,9 +108,9 @@ impl CopiedWindow {
         self.bytes.iter().copied().chain(ranges).collect()
     }
 
-    /// The writes that keep the window in the file of the array `uuid`: offsets and bytes. Each
-    /// must be durable before the next. First the file has no window: new bytes must not stand
-    /// under an old header.
+    /// The writes that store the window in the file of the array `uuid`: offsets and bytes. Each
+    /// write must be durable before the next. The first write leaves the file without a window: new
+    /// bytes must not stand under an old header.
     #[must_use]
     pub fn writes(&self, uuid: &[u8; 16], point: ReshapePoint) -> [(u64, Vec<u8>); 3] {
         let body = self.body();
@@ -184,7 +186,7 @@ impl WindowHeader {
         length + usize::try_from(self.lost_count).expect("bounded by the header") * RANGE_BYTES
     }
 
-    /// Whether the file says something about this reshape in its direction.
+    /// Whether the file has no window, or a window of this reshape in its direction.
     #[must_use]
     pub fn is_of(&self, point: ReshapePoint) -> bool {
         self.sectors.is_empty() || self.is_same(point)
@@ -194,15 +196,16 @@ impl WindowHeader {
         self.shapes == point.shapes
     }
 
-    /// Whether the file knows the state of a reshape whose window at this point is in place: it
-    /// holds that window, or says that none was under way there. A window from elsewhere means that
-    /// another program has moved data since.
+    /// Whether the file records the state of a reshape whose window at this point is in place. The
+    /// file holds that window, or says that no window was under way. A window of another position
+    /// means that another program has moved data since.
     #[must_use]
     pub fn knows(&self, point: ReshapePoint) -> bool {
         let Self { sectors, position, shapes, .. } = self;
         let is_behind = sectors.end == point.position || sectors.start == point.position;
         let is_here = self.is_same(point) && (*position == point.position || is_behind);
-        // Before the first window of the way back is kept, the file has the last one of the way.
+        // Until a reversed reshape has stored its first window, the file holds the last window of
+        // the direction before.
         sectors.is_empty() || is_here || *shapes == point.turned && is_behind
     }
 
@@ -212,8 +215,8 @@ impl WindowHeader {
         !self.sectors.is_empty() && self.position == point.position && self.is_same(point)
     }
 
-    /// The window whose bytes follow the header; `None` if they are not whole. The header follows
-    /// the bytes: bytes that do not fit were never relied on.
+    /// The window whose bytes follow the header; `None` if these bytes are not whole. The header is
+    /// written after the bytes, so bytes that do not fit it were never relied on.
     #[must_use]
     pub fn window(&self, body: &[u8]) -> Option<CopiedWindow> {
         let is_whole = body.len() == self.body_bytes() && crc32c::crc32c(body) == self.sum;
@@ -248,7 +251,7 @@ mod tests {
         CopiedWindow { sectors: 96..192, bytes: vec![5; 96 * 512], lost: Vec::new() }
     }
 
-    /// The file after the first `count` writes that keep the window.
+    /// The file after the first `count` writes that store the window.
     fn file(window: &CopiedWindow, point: ReshapePoint, count: usize) -> Vec<u8> {
         let mut file = Vec::new();
         for (offset, bytes) in window.writes(&UUID, point).into_iter().take(count) {
@@ -299,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Regression: a copy that a finished reshape had left went over the array when another reshape
+    /// Regression: a copy that a finished reshape had left overwrote the array when another reshape
     /// began at the same position.
     #[test]
     fn the_bytes_of_another_reshape_do_not_count() {

@@ -1,7 +1,7 @@
 //! mdadm reads our superblocks the same way: `mdadm --examine` on a plain file, field by field.
 //!
-//! The only test here that needs a program. Without mdadm it prints a note and passes. Under `cargo
-//! xtask test`, which installs mdadm, it fails.
+//! No other test of this crate needs a program. Without mdadm the test prints a note and passes.
+//! Under `cargo xtask test`, which installs mdadm, it fails.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -37,8 +37,8 @@ fn update_of(superblock: &Superblock) -> SuperblockUpdate {
     }
 }
 
-/// The shape a little later. If a reshape is under way, it continues; otherwise one that adds a
-/// slot begins.
+/// The shape a little later. If a reshape is under way, it continues; otherwise a reshape that adds
+/// a slot begins.
 fn later(shape: &SuperblockShape) -> SuperblockShape {
     let begun = Reshape {
         position_sectors: 0,

@@ -74,8 +74,8 @@ fn every_byte_is_as_md_made_it() {
                 .map(|at| (at, word(bytes, 4 * at), word(&ours_raw, 4 * at)))
                 .filter(|(_, md, ours)| md != ours)
                 .collect();
-            // Levels without redundancy keep the checkpoint at zero, as mdadm writes it. A clean
-            // array's checkpoint is not read.
+            // Arrays of levels without redundancy keep the checkpoint at zero, as mdadm writes it.
+            // A clean array's checkpoint is not read.
             let unread = [CHECKSUM, CHECKPOINT_EVENTS, CHECKPOINT];
             let is_direct = md.array.level.family() == Family::Direct;
             let is_unread = |(at, md, _): &(usize, u32, u32)| {

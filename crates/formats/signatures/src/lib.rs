@@ -10,9 +10,9 @@
 //!        └─▶ no table ─▶ the whole device ───────────┘
 //! ```
 //!
-//! It does not vouch for content (the content's own tools do), open encrypted content, or follow
-//! volume managers: an LVM physical volume is recognised and sized, and `braid-lvm` finds its
-//! volumes.
+//! The crate does not check that content is sound (the content's own tools do), open encrypted
+//! content, or follow volume managers: an LVM physical volume is recognised and sized, and
+//! `braid-lvm` finds its volumes.
 //!
 //! Input from disk is not trusted: the bytes read and the partitions listed are limited here,
 //! whatever tables say.
@@ -23,7 +23,7 @@
 //! Invariants
 //! - No partition leaves the device, and no more than [`PARTITIONS_MAX`] are listed
 //!   `[check: no_table_leads_out_of_the_device]`.
-//! - A table with a wrong checksum is not believed; its copy is, if that is sound
+//! - A table with a wrong checksum is not believed; its copy is believed, if the copy is sound
 //!   `[check: a_damaged_table_gives_way_to_its_copy]`.
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]

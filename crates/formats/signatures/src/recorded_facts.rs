@@ -19,7 +19,7 @@ pub struct RecordedFacts {
     pub has_errors: bool,
     /// The number of devices that the content is spread over, if more than one.
     pub devices: Option<u64>,
-    /// Whether the content is encrypted, so that what is in it cannot be recognised.
+    /// Whether the content is encrypted, so that braid cannot recognise the content inside.
     pub is_encrypted: bool,
     /// Whether the content is for a volume manager to open.
     pub is_volume_manager: bool,

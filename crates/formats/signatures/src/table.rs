@@ -19,7 +19,7 @@ const SECTOR_BYTES: u64 = 512;
 const SECTORS: [u64; 2] = [512, 4096];
 /// The fewest bytes of a GPT's head.
 const HEAD_BYTES_MIN: usize = 92;
-/// The fewest bytes of a GPT entry; larger entries are this times a power of two.
+/// The fewest bytes of a GPT entry; larger entries have this size times a power of two.
 const ENTRY_BYTES_MIN: usize = 128;
 const ENTRY_BYTES_MAX: usize = 4096;
 /// The most bytes of entries that are read.
@@ -143,7 +143,7 @@ fn name(bytes: &[u8]) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// An MBR entry: kind, first sector, sectors. `None` if it is empty.
+/// An MBR entry: kind, first sector, sectors. `None` if the entry is empty.
 fn entry(sector: &[u8], index: usize) -> Option<(u8, u64, u64)> {
     let at = index.checked_mul(16)?.checked_add(446)?;
     let entry = array::<16>(sector, at)?;

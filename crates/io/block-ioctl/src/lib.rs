@@ -7,7 +7,8 @@
 //! `linux/loop.h`) identify the backing file itself.
 //!
 //! A read-only block device still opens for writing; only the write fails. `BLKROGET`
-//! (`linux/fs.h`) reports that before any write, and needs neither `/sys` nor `/proc`.
+//! (`linux/fs.h`) reports a read-only device before any write, and needs neither `/sys` nor
+//! `/proc`.
 //!
 //! The crate opens, attaches and detaches nothing, and reads no paths. It exists because these
 //! calls are unsafe and `braid-member` has no unsafe code.
@@ -28,7 +29,7 @@ const LOOP_GET_STATUS64: Opcode = 0x4C05;
 /// `struct loop_info64` as 29 words (232 bytes); only the first five are used here.
 type LoopInfo64 = [u64; 29];
 
-/// `BLKROGET`; its number does not encode the argument's size either.
+/// `BLKROGET`; the number does not encode the argument's size.
 const BLKROGET: Opcode = 0x125E;
 
 /// The backing file of a loop device, and the device's range in that file.
@@ -52,10 +53,11 @@ pub struct Status {
 /// `ENXIO` if the device is detached; `ENOTTY` or another error if it is no loop device.
 #[allow(unsafe_code)]
 pub fn status(device: impl AsFd) -> Result<Status, Errno> {
-    // SAFETY: on success the request writes a whole `struct loop_info64`. That has the size of the
-    // type given, and no stricter alignment. Every bit pattern is a value of that type. Only a
-    // driver other than loop could give this number another meaning. The caller asks sysfs for the
-    // driver first. The number lies in loop's own range ('L', 0x00-0x0F, by the kernel's list).
+    // SAFETY: on success the request writes a whole `struct loop_info64`. The structure has the
+    // size of the type given, and no stricter alignment. Every bit pattern is a value of that type.
+    // Only a driver other than loop could give this number another meaning. The caller asks sysfs
+    // for the driver first. The number lies in loop's own range ('L', 0x00-0x0F, by the kernel's
+    // list).
     let words: LoopInfo64 =
         unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo64>::new()) }?;
     let [device, inode, block_device, offset_bytes, length_bytes_max, ..] = words;

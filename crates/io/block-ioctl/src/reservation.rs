@@ -16,7 +16,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 /// *Write exclusive, registrants only*.
 pub const WRITE_EXCLUSIVE_REGISTRANTS: u32 = 3;
 
-/// `PR_FL_IGNORE_KEY`: register whatever key this host has had.
+/// `PR_FL_IGNORE_KEY`: register a key, whichever key this host had before.
 const IGNORE_KEY: u32 = 1;
 /// `PR_STS_RESERVATION_CONFLICT`: the positive answer of a device that refuses.
 const CONFLICT: IoctlOutput = 0x18;
@@ -29,9 +29,9 @@ const READ_RESERVATION: Opcode = opcode::read::<[u64; 2]>(b'p', 207);
 /// The reservation of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// The key of its holder.
+    /// The key of the reservation's holder.
     pub key: u64,
-    /// Its type, as `enum pr_type` numbers them.
+    /// The reservation's type, a number of `enum pr_type`.
     pub kind: u32,
 }
 
@@ -39,7 +39,7 @@ pub struct Reservation {
 struct Call<const OPCODE: Opcode, const N: usize>([u64; N]);
 
 // SAFETY: each opcode is the one of `linux/pr.h`, and its argument has the size that the opcode
-// names, as the constants above are made of it. The kernel writes into the argument of
+// names, as the constants above are made of that size. The kernel writes into the argument of
 // `READ_RESERVATION` alone, whose two words take any bits. The numbers ('p', 200 to 207) are the
 // block layer's own.
 #[allow(unsafe_code)]
@@ -59,7 +59,7 @@ unsafe impl<const OPCODE: Opcode, const N: usize> Ioctl for Call<OPCODE, N> {
         answer: IoctlOutput,
         argument: *mut c_void,
     ) -> Result<Self::Output, Errno> {
-        // SAFETY: the pointer is that of `as_ptr`, so it points to `N` words.
+        // SAFETY: the pointer is from `as_ptr`, so it points to `N` words.
         Ok((answer, unsafe { argument.cast::<[u64; N]>().read() }))
     }
 }
@@ -73,12 +73,12 @@ fn ask<const OPCODE: Opcode, const N: usize>(
     unsafe { ioctl(device, Call::<OPCODE, N>(argument)) }
 }
 
-/// Whether the device has done it; false if its reservations forbid that.
+/// Whether the device has carried out the call; false if its reservations forbid the call.
 fn is_done(answer: IoctlOutput) -> Result<bool, Errno> {
     match answer {
         0 => Ok(true),
         CONFLICT => Ok(false),
-        // Another status of the device, or of the way to it.
+        // Another status of the device, or of the path to it.
         _ => Err(Errno::IO),
     }
 }
@@ -104,14 +104,14 @@ pub fn held(device: impl AsFd) -> Result<Option<Reservation>, Errno> {
     Ok((kind != 0).then_some(Reservation { key, kind }))
 }
 
-/// Registers this host's key, in place of any that it had.
+/// Registers this host's key, in place of any earlier key.
 ///
 /// # Errors
 /// As for [`held`].
 pub fn register(device: impl AsFd, key: u64) -> Result<bool, Errno> {
     let flags = halves(IGNORE_KEY, 0);
     // NVMe has two actions for a host without a key and for one with a key. The kernel takes the
-    // second if the old key is not 0, whose value is ignored.
+    // second if the old key is not 0; the old key's value is ignored.
     Ok(is_done(ask::<REGISTER, 3>(&device, [0, key, flags])?.0)?
         || is_done(ask::<REGISTER, 3>(&device, [1, key, flags])?.0)?)
 }
@@ -124,11 +124,11 @@ pub fn reserve(device: impl AsFd, key: u64) -> Result<bool, Errno> {
     is_done(ask::<RESERVE, 2>(device, [key, halves(WRITE_EXCLUSIVE_REGISTRANTS, 0)])?.0)
 }
 
-/// Takes the reservation from the holder of the key `victim`, whose host is registered no more. Its
-/// requests that the device has are aborted before this returns.
+/// Takes the reservation from the holder of the key `victim`, and ends that host's registration.
+/// The host's requests at the device are aborted before this call returns.
 ///
-/// The kernel passes the two keys on as SCSI and NVMe have them: first the caller's own. Its
-/// documentation has them the other way round.
+/// The kernel passes the two keys on as SCSI and NVMe have them: first the caller's own. The
+/// kernel's documentation has the keys the other way round.
 ///
 /// # Errors
 /// As for [`held`].

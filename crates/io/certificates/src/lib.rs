@@ -2,7 +2,7 @@
 //!
 //! Where it stands: below the NBD server's TLS and the NBD client's. Both keep their files in a
 //! folder, with the names of QEMU, libvirt and libnbd: `ca-cert.pem` signs the peer's certificate,
-//! `server-cert.pem` and `server-key.pem` (or `client-`) are the own ones.
+//! `server-cert.pem` and `server-key.pem` (or `client-`) are the program's own.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ pub enum CertificateError {
         /// The problem.
         what: String,
     },
-    /// Users beyond the key's owner and group may read it.
+    /// Users beyond the key's owner and group may read the key.
     #[error("{path} is readable by every user (mode {mode:o})")]
     KeyOpen {
         /// The file.
@@ -43,7 +43,7 @@ pub enum CertificateError {
     },
 }
 
-/// All items of a file, at least one. `what` names one of them, for the error.
+/// All items of a file, at least one. `what` names such an item, for the error.
 ///
 /// # Errors
 /// The file cannot be read, is no regular file, or has no such item.
@@ -87,12 +87,12 @@ pub fn authorities(path: &Path) -> Result<RootCertStore, CertificateError> {
     Ok(roots)
 }
 
-/// A file whose content rustls does not take.
+/// The error of a file whose content rustls does not take.
 pub fn broken(path: &Path, error: &dyn std::error::Error) -> CertificateError {
     content(path, format!("cannot be used: {error}"))
 }
 
-/// A file that the system does not let be read.
+/// The error of a file that the system does not let the process read.
 pub fn unreadable(path: &Path, source: io::Error) -> CertificateError {
     CertificateError::Unreadable { path: path.to_owned(), source }
 }

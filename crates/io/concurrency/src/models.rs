@@ -72,7 +72,7 @@ mod with_shuttle {
         super::tell(name, count, how);
     }
 
-    /// Runs a large model under `schedules` random schedules, then under as many more with few
+    /// Runs a large model under `schedules` random schedules, then under the same number with few
     /// forced switches, in which one thread can lag far behind. With `passes` time passes while all
     /// threads sleep.
     pub fn sample(

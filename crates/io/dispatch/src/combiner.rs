@@ -1,10 +1,10 @@
 //! The combiner: many threads have events for one machine, and none ever waits for it.
 //!
-//! A thread that finds no owner becomes the owner and drives the machine with its events, past the
-//! inbox. Otherwise the thread leaves its events in the inbox. The owner takes all events from the
-//! inbox in one batch, drives the machine, and gives ownership up before it carries effects out. A
-//! thread that fails to become owner leaves: the present owner will see the event. Why no event is
-//! forgotten: see the crate.
+//! A thread that finds no owner becomes the owner and drives the machine with its events, bypassing
+//! the inbox. Otherwise the thread leaves its events in the inbox. The owner takes all events from
+//! the inbox in one batch, drives the machine, and gives ownership up before it carries effects
+//! out. A thread that fails to become owner leaves: the present owner will see the event. Why no
+//! event is forgotten: see the crate.
 
 use std::sync::TryLockError;
 
@@ -27,9 +27,9 @@ pub struct Carry<D, A, L> {
     /// Gets the machine and the events, and drains them.
     pub drive: D,
     /// Carries out the effects, without ownership. Returns whether the machine must receive the
-    /// results of some of them.
+    /// results of some effects.
     pub after: A,
-    /// Pushes these results if another thread is owner. Returns the result of the push.
+    /// Pushes results of effects if another thread is owner. Returns the result of the push.
     pub leave: L,
     /// Whether `after` may push to this very machine without calling [`Combiner::combine`]. If so,
     /// the inbox is checked again after `after`.
@@ -63,8 +63,8 @@ impl<M, E> Combiner<M, E> {
         }
     }
 
-    /// Leaves an event. If this returns true, the caller must call [`Self::combine`] afterwards; if
-    /// false, another thread has that duty already.
+    /// Pushes an event into the inbox. If this returns true, the caller must call [`Self::combine`]
+    /// afterwards; if false, another thread has that duty already.
     pub fn push(&self, event: E) -> bool {
         self.inbox.push(event)
     }
@@ -74,8 +74,8 @@ impl<M, E> Combiner<M, E> {
         self.inbox.push_all(events)
     }
 
-    /// Becomes owner if no thread is, and repeats that as long as the inbox has events. `drive`
-    /// gets the machine and the events, and drains them. `after` carries the result out, without
+    /// Becomes owner if no thread is, and takes turns as long as the inbox has events. `drive` gets
+    /// the machine and the events, and drains them. `after` carries the result out, without
     /// ownership. The inbox is checked again for events that `after` pushes.
     pub fn combine<R>(
         &self,
@@ -156,7 +156,7 @@ impl<M, E> Combiner<M, E> {
     }
 
     /// One turn as owner. Returns whether events are left in the inbox, and whether this thread has
-    /// results to bring back.
+    /// results that the machine must receive.
     fn turn<C, D, A, L>(
         &self,
         mut owned: TryMutexGuard<'_, OwnedState<M, E>>,
@@ -197,7 +197,7 @@ impl<M, E> Combiner<M, E> {
         (is_left || has_own, carries)
     }
 
-    /// Number of times that a thread found another owner and left.
+    /// Number of times that a thread found another owner and did not become owner.
     pub fn owner_misses(&self) -> u64 {
         self.owner_misses.get()
     }

@@ -1,7 +1,7 @@
 //! Counters of a scheduler. The dispatcher counts under ownership. Under policy `none` nothing is
 //! shared, so nothing is counted.
 
-/// Sizes of drained batches: 1, 2 to 3, 4 to 7, and so on; the last one covers the rest.
+/// Sizes of drained batches: 1, 2 to 3, 4 to 7, and so on; the last size covers all larger batches.
 pub const DRAINED_SIZES: usize = 10;
 
 /// Counts since the scheduler was made; none is ever reset.
@@ -19,11 +19,11 @@ pub struct Counters {
     pub dispatched_batches: u64,
     /// Number of times that a thread became dispatcher and found work.
     pub ownerships: u64,
-    /// Number of times that a thread found another dispatcher and left.
+    /// Number of times that a thread found another dispatcher and did not become dispatcher.
     pub owner_misses: u64,
-    /// Reads that wait now.
+    /// Reads that wait in the scheduler now.
     pub waiting_reads: u64,
-    /// Other entries that wait now.
+    /// Other entries that wait in the scheduler now.
     pub waiting_writes: u64,
     /// Vectors at the device now: the tags in use.
     pub out: u64,

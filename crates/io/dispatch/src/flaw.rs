@@ -9,7 +9,7 @@ braid_concurrency::flaws! { pub enum Flaw {
     LastLookReads,
     /// A drain takes the content of the lists first and the marks afterwards.
     UnmarkedLate,
-    /// The owner clears its at-work bit before it gives the machine up.
+    /// The owner clears its at-work bit before it releases the machine.
     GivesUpOwned,
     /// The inbox is not checked again for events that effects push to their own machine.
     OwnUnheard,

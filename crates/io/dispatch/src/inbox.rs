@@ -62,8 +62,8 @@ impl<E> Inbox<E> {
         };
         self.lists[index].0.lock().expect("no holder of a list panics").extend(events);
         let mark = 1 << index;
-        // An earlier push set this mark, and a later drain will take the mark away. Had a drain
-        // come before our push, it would have taken the mark away already, and we would see that.
+        // An earlier push set this mark, and a later drain will clear the mark. Had a drain come
+        // before our push, the mark would be clear already, and we would see that.
         if self.marks.0.load(Ordering::Acquire) & mark != 0 {
             return false;
         }

@@ -16,7 +16,7 @@
 //! # Held entries
 //!
 //! Before it chooses a batch the dispatcher asks the device whose turn it is ([`Device::turn`]).
-//! With that it passes the numbers of waiting entries and of dispatches in flight at this member. A
+//! The call passes the numbers of waiting entries and of dispatches in flight at this member. A
 //! slice that its side does not use here is given away ([`Turn::allowed_at`]). A flush bypasses the
 //! scheduler and keeps the member from all else, so its caller reports it
 //! ([`Scheduler::flush_begins`]). The flush counts as an operation in flight, and its time is the
@@ -115,8 +115,8 @@ pub trait Device<T> {
         Turn { reads: true, writes: true, until_ns: now_ns }
     }
 
-    /// Reports the member's state after the dispatcher has chosen entries. If it still holds
-    /// entries, also reports when [`Scheduler::dispatch_held`] must be called at the latest. The
+    /// Reports the member's state after the dispatcher has chosen entries. If entries are still
+    /// held, also reports when [`Scheduler::dispatch_held`] must be called at the latest. The
     /// dispatcher calls this while it owns the elevator, so the last report is the valid one.
     fn leave(&self, _: State, _until_ns: Option<u64>) {}
 
@@ -130,7 +130,7 @@ enum Event<T> {
     Done(Ticket),
     /// A flush has ended; the field is the time when it began.
     Flushed(u64),
-    /// New settings. They are numbered, because lists keep only each thread's order. They are
+    /// New settings. Settings are numbered, because lists keep only each thread's order. They are
     /// boxed, since every event takes as much memory as the largest.
     Set(u64, Box<Settings>),
     Poll,
@@ -359,7 +359,7 @@ impl<T> Scheduler<T> {
                 }
                 let flush_since_ns = self.flush_since_ns.load(Ordering::Acquire);
                 dispatcher.turn(device, (events, flush_since_ns), batch);
-                // Checked under ownership, so that the newest settings win.
+                // Checked under ownership, so that the newest settings are the final ones.
                 let is_straight = dispatcher.elevator.settings().policy == Policy::None;
                 if is_straight != self.is_straight.load(Ordering::Relaxed) {
                     self.is_straight.store(is_straight, Ordering::Release);
@@ -479,7 +479,7 @@ impl<T> Dispatcher<T> {
         device.leave(state, until_ns);
     }
 
-    /// The kinds that may go now. A slice that its side does not use at this member is given away.
+    /// The kinds that may go now. If a side has no use for its slice here, the other side gets it.
     fn allowed(&self, turn: Option<Turn>) -> Directions {
         let allowed = |turn: Turn| turn.allowed_at(self.elevator.waits(), self.elevator.out());
         turn.map_or(Directions::ALL, allowed)
@@ -531,7 +531,7 @@ impl<T> Dispatcher<T> {
         device.served(false, self.busy.handle_done(now_ns, since_ns));
     }
 
-    /// Adds the next dispatch to a batch, if one may go.
+    /// Adds the next dispatch to a batch, if a dispatch is allowed.
     fn choose(&mut self, now_ns: u64, allowed: Directions, batch: &mut Batch<T>) -> bool {
         let Some(dispatch) = self.elevator.poll_dispatch(now_ns, allowed) else { return false };
         let Self { elevator, items, free, busy, .. } = self;
@@ -540,7 +540,7 @@ impl<T> Dispatcher<T> {
         true
     }
 
-    /// The dispatcher fills a batch while the multiplexer holds neither reads nor writes.
+    /// Fills a batch while the multiplexer holds neither reads nor writes.
     fn choose_run(&mut self, now_ns: u64, batch: &mut Batch<T>) {
         let Self { elevator, items, free, busy, .. } = self;
         let count_max = BATCH_MAX - batch.vectors.len();

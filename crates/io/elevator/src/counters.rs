@@ -19,6 +19,6 @@ pub struct Counters {
     pub expired: u64,
     /// Batches of writes begun because enough batches of reads had passed the writes over.
     pub starved: u64,
-    /// Entries that went first because they had waited longer than `aging_ns`.
+    /// Entries dispatched first because they had waited longer than `aging_ns`.
     pub aged: u64,
 }

@@ -21,9 +21,9 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Whether one more dispatch may go out. With nothing in flight, one always may: no setting
-    /// stops a member. If the depth shrinks while the other direction has too many in flight, this
-    /// direction may still use its own tags.
+    /// Whether one more dispatch may go out. With nothing in flight, a dispatch always may: no
+    /// setting stops a member. If the depth shrinks while the other direction has too many in
+    /// flight, this direction may still use its own tags.
     pub(crate) fn allows(self, depth: Depth, direction: Direction) -> bool {
         let Self { reads, writes } = self;
         if reads + writes == 0 {

@@ -13,7 +13,7 @@ use crate::settings::{Policy, Settings};
 
 #[derive(Debug, Default)]
 struct ClassQueues {
-    /// Indexed by [`Direction`].
+    /// The queues of one class, indexed by [`Direction`].
     queues: [Queue; 2],
     /// Entries inserted at the head, which go before all sorted entries.
     head: VecDeque<Node>,
@@ -40,7 +40,7 @@ struct Batch {
 pub struct Elevator {
     settings: Settings,
     nodes: Nodes,
-    /// Indexed by [`Class`].
+    /// The queues of all classes, indexed by [`Class`].
     classes: [ClassQueues; 3],
     /// Entries that wait under [`Policy::None`].
     straight: VecDeque<Node>,
@@ -129,7 +129,7 @@ impl Elevator {
         (self.out.reads, self.out.writes)
     }
 
-    /// Queues an entry that came at `now_ns`. From call to call `now_ns` never decreases.
+    /// Queues an entry that arrived at `now_ns`. From call to call `now_ns` never decreases.
     ///
     /// # Panics
     /// If the entry has no sectors.
@@ -157,7 +157,7 @@ impl Elevator {
     /// allowed, as without an elevator. A kind held for [`Settings::hold_max_ns`] may go as well.
     pub fn poll_dispatch(&mut self, now_ns: u64, allowed: Directions) -> Option<Dispatch> {
         if let Some(node) = self.straight.pop_front() {
-            // Other held entries of this kind stay held, and their hold time goes on.
+            // Other held entries of this kind stay held, and their hold time continues.
             return Some(self.send(node));
         }
         self.note_busy(now_ns);

@@ -67,8 +67,8 @@ use crate::entry::Directions;
 /// Periods kept for the inspector.
 const LOG_MAX: usize = 100;
 
-/// Dispatches that a held side may have in flight at a member while the other side has no work
-/// there. A few keep the member busy; the other side's next request would wait for more of them.
+/// Dispatches that a held side may have in flight at a member while the other side has no work at
+/// that member. A few keep the member busy; the other side's next request would wait for more.
 const GIVEN_AWAY_MAX: u32 = 4;
 
 /// Backlog of urgent work in thousandths; the flusher's own part is added, up to a maximum. With
@@ -87,7 +87,7 @@ const WRITES_FOR_ONE: u64 = 3;
 /// The multiplexer's settings, which can change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiplexerSettings {
-    /// If off, both reads and writes may always go.
+    /// If off, reads and writes may always be dispatched.
     pub is_on: bool,
     /// A period, in nanoseconds.
     pub period_ns: u64,
@@ -113,8 +113,8 @@ impl Default for MultiplexerSettings {
 pub struct Demand {
     /// The flusher's backlog, in thousandths of its maximum.
     pub backlog_permille: u32,
-    /// A client waits for the flusher, because of a flush or a forced write. A full cache does not
-    /// set this: it is a whole backlog.
+    /// A client waits for the flusher, because of a flush or a forced write. A full cache is not
+    /// urgent: it counts as a whole backlog.
     pub is_urgent: bool,
     /// Reads wait for members.
     pub reads: bool,
@@ -186,7 +186,7 @@ pub struct Multiplexer {
     carried_ns: i64,
     /// Since when each side has waited without being served: reads, then writes.
     waiting_since_ns: [Option<u64>; 2],
-    /// The side that goes alone after a long wait (0 reads, 1 writes), and when its turn ends.
+    /// The side that is served alone after a long wait (0 reads, 1 writes), and when its turn ends.
     owed: Option<(usize, u64)>,
     /// The longest queues in the period: reads, then the flusher's requests.
     queued_max: [u32; 2],
@@ -216,7 +216,7 @@ impl Multiplexer {
         self.settings = settings;
     }
 
-    /// Which sides may go now.
+    /// Which sides may be served now.
     pub fn turn(&mut self, now_ns: u64, demand: Demand) -> Turn {
         let period_ns = self.settings.period_ns.max(1);
         if !self.settings.is_on {
@@ -254,9 +254,9 @@ impl Multiplexer {
         }
     }
 
-    /// The turn of a side that has waited for a period and a half. If both sides have, the one that
-    /// has waited longer. If such a turn serves nothing for a period, as when a member stalls, that
-    /// side goes after the other side.
+    /// The turn of a side that has waited for a period and a half. Of two such sides the one that
+    /// has waited longer goes first. If its turn serves nothing for a period, as when a member
+    /// stalls, the other side goes before it.
     fn owed(&mut self, now_ns: u64, demand: Demand) -> Option<Turn> {
         let passed = self.owed.filter(|(_, until_ns)| *until_ns <= now_ns);
         if let Some((side, _)) = passed {

@@ -21,7 +21,7 @@ pub(crate) struct LinkedEntry {
     pub(crate) sectors: u32,
     /// If this node is the first of a group: the number of its entries.
     pub(crate) parts: u32,
-    /// If this node is the first of a group: when its oldest part came.
+    /// If this node is the first of a group: when the group's oldest part arrived.
     pub(crate) came_ns: u64,
     pub(crate) older: Option<Node>,
     pub(crate) younger: Option<Node>,

@@ -138,7 +138,7 @@ impl Queue {
         }
     }
 
-    /// `new` takes `old`'s place in the list by age.
+    /// Puts `new` in `old`'s position in the list by age.
     fn replace_by_age(&mut self, nodes: &mut Nodes, old: Node, new: Node) {
         let (older, younger) = (nodes.get(old).older, nodes.get(old).younger);
         nodes.get_mut(new).older = older;
@@ -153,7 +153,7 @@ impl Queue {
         }
     }
 
-    /// Two groups become one group, `front`, in the older group's place in the list by age.
+    /// Joins two groups into one, `front`, in the older group's position in the list by age.
     fn take_place_by_age(&mut self, nodes: &mut Nodes, front: Node, back: Node) {
         if nodes.get(back).came_ns < nodes.get(front).came_ns {
             self.unlink(nodes, front);

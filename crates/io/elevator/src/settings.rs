@@ -23,9 +23,9 @@ pub enum Policy {
 pub struct Settings {
     /// How entries are ordered.
     pub policy: Policy,
-    /// Nanoseconds after which a read is served before nearer ones.
+    /// Nanoseconds after which a read is served before nearer reads.
     pub read_expiry_ns: u64,
-    /// Nanoseconds after which a write is served before nearer ones.
+    /// Nanoseconds after which a write is served before nearer writes.
     pub write_expiry_ns: u64,
     /// Nanoseconds after which an entry is served before higher classes.
     pub aging_ns: u64,
@@ -47,8 +47,8 @@ pub struct Settings {
     /// Maximum dispatches of one direction while the other direction has had no entries for
     /// [`Settings::hold_max_ns`]. So no entry waits for a tag that an idle direction keeps.
     pub depth_alone: Depth,
-    /// Whether held entries on the arm's way go along, and reads that use the writes' slice begin
-    /// where the arm is. See the crate's header.
+    /// Whether held entries on the arm's way are dispatched along, and reads that use the writes'
+    /// slice begin where the arm is. See the crate's header.
     pub takes_along: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Positioned reads and writes on an open descriptor, shared by files and block devices.
 //!
-//! It neither opens nor locks, and does not know whether it has a file or a block device.
+//! This module opens and locks nothing, and does not know whether it has a file or a block device.
 //!
 //! Invariants:
 //! - Whole or an error: short transfers and `EINTR` are continued (`tests/contract.rs`).
@@ -64,7 +64,7 @@ pub(crate) struct Descriptor {
     size_bytes: u64,
     writable: bool,
     zero_methods: ZeroMethods,
-    /// Whether the file had a name when it was opened. A file that never had one has not lost it.
+    /// Whether the file had a name when it was opened. A file without a name cannot lose it.
     had_name: bool,
     is_regular: bool,
     /// The last batch of reads after which the file was found to have its full length.
@@ -75,7 +75,7 @@ pub(crate) struct Descriptor {
     was_cut_short: AtomicBool,
     /// Locks on the layers below.
     _locks: Vec<File>,
-    /// The claim of an owner by a store.
+    /// The persistent reservation of an owner by a store.
     reserved: Option<Reserved>,
 }
 
@@ -115,7 +115,7 @@ impl Descriptor {
         self.reserved.as_ref()
     }
 
-    /// Lets the device's owner hear of an error before the caller does.
+    /// Reports an error to the owner's claim before the caller gets the error.
     pub(crate) fn note(&self, error: MemberError) -> MemberError {
         if let Some(reserved) = &self.reserved {
             reserved.note(error);
@@ -354,8 +354,8 @@ impl Descriptor {
         self.write_zeroes(offset_bytes, length_bytes)
     }
 
-    /// Asks the kernel to make zeroes. `Ok(false)`: the kernel does not support that here, and
-    /// nothing changed.
+    /// Asks the kernel to make zeroes. `Ok(false)`: the kernel does not support this method here,
+    /// and nothing changed.
     fn allocate_zeroes(
         &self,
         offset_bytes: u64,
@@ -571,7 +571,7 @@ mod tests {
         assert!(descriptor.has_vanished());
     }
 
-    /// The test's write acts like one that was in flight when the file was cut.
+    /// The test's write acts like a write that was in flight when the file was cut.
     #[test]
     fn a_file_that_grew_again_is_not_believed() {
         let file = tempfile::tempfile().expect("tempfile");

@@ -75,7 +75,7 @@ pub(crate) fn reopen(file: &File, writable: bool) -> Result<File, DirectError> {
 }
 
 /// Reads one sector at an offset and to an address that are aligned to 512 only. A file system may
-/// report an alignment that it does not accept.
+/// report an alignment that it then refuses.
 fn probe(direct: &File) -> Result<(), DirectError> {
     #[repr(align(4096))]
     struct Memory([u8; 1024]);
@@ -84,7 +84,7 @@ fn probe(direct: &File) -> Result<(), DirectError> {
 }
 
 /// Whether the first read shows that the reported alignment is accepted. A media error says nothing
-/// about that.
+/// about the alignment.
 fn is_kept(read: std::io::Result<usize>) -> Result<(), DirectError> {
     match read.as_ref().map_err(Errno::from_io_error) {
         Err(Some(Errno::INVAL | Errno::OPNOTSUPP)) => read.map(drop).map_err(system("pread")),

@@ -59,7 +59,7 @@ pub enum MemberError {
     /// The member was opened for reading only.
     #[error("the member was opened for reading only")]
     ReadOnly,
-    /// An earlier flush or durable write failed, so a later one cannot promise anything.
+    /// An earlier flush or durable write failed, so a later flush cannot promise anything.
     #[error("an earlier flush failed; writes before it may be lost")]
     FlushFailedBefore {
         /// The first failure's error number, if the operating system gave one.
@@ -316,7 +316,7 @@ pub enum OpenError {
     Reserved {
         /// The path as given.
         path: PathBuf,
-        /// Its owner, or the reason why it cannot be claimed.
+        /// The device's owner, or the reason why the device cannot be claimed.
         reason: String,
     },
     /// The path is a URI that names no member.

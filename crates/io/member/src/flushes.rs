@@ -44,8 +44,8 @@ impl Flushes {
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, worse);
     }
 
-    /// Fails if an earlier flush or durable write failed, so that a later one cannot promise
-    /// anything.
+    /// Fails if an earlier flush or durable write failed, since a later flush cannot promise
+    /// anything then.
     pub(crate) fn check(&self) -> Result<(), MemberError> {
         let failed = self.0.load(Ordering::Acquire);
         let errno = i32::try_from(failed >> ERRNO_SHIFT).ok().filter(|errno| *errno != 0);

@@ -82,7 +82,7 @@ pub enum IdentityKey {
     },
 }
 
-/// Kind, name and numbers of a member. [`Identity::key`] tells whether two of them are one.
+/// Kind, name and numbers of a member. [`Identity::key`] tells whether two members are one device.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The path as it was given, or `memory`.

@@ -1,7 +1,7 @@
 //! The kernel's knowledge of a device: its holders, and its block sizes.
 //!
-//! Read from `/sys` and `/proc` as text, so that an ordinary user can ask and no unsafe call is
-//! needed. The roots are fields, so that tests can build a small kernel in a folder.
+//! This module reads `/sys` and `/proc` as text, so that an ordinary user can ask and no unsafe
+//! call is needed. The roots are fields, so that tests can build a small kernel in a folder.
 //!
 //! This module keeps no process out. A look here only gives an error message that names the holder;
 //! the lock and `O_EXCL` taken afterwards exclude other processes (`open`).
@@ -137,8 +137,8 @@ impl Kernel {
         names.iter().filter_map(|name| self.attached(name.to_str()?)).collect()
     }
 
-    /// The backing of the loop device of this name. `None` if it is no loop device, or its backing
-    /// cannot be found.
+    /// The backing of the loop device of this name. `None` if the name is no loop device's, or the
+    /// backing cannot be found.
     pub(crate) fn attached(&self, name: &str) -> Option<LoopAttachment> {
         let folder = self.sys.join("block").join(name);
         let mut backing = fs::read(folder.join("loop/backing_file")).ok()?;

@@ -5,8 +5,8 @@
 //! operating system, or an NBD server (`remote`). It knows bytes at offsets and nothing of arrays,
 //! superblocks or parity.
 //!
-//! It does not queue, merge, reorder or retry: the elevator and the engine decide those. It does
-//! not submit to a ring: the runtime does, on [`Raw`]. It does not judge errors for the array.
+//! This crate does not queue, merge, reorder or retry: the elevator and the engine decide those. It
+//! does not submit to a ring: the runtime does, on [`Raw`]. It does not judge errors for the array.
 //!
 //! ```text
 //!  open(path, access) --> refuse what the kernel holds --> lock --> OpenedMember
@@ -149,8 +149,8 @@ pub trait Member: Send + Sync {
     fn can_zero_fast(&self) -> bool;
 
     /// Whether the bytes at `offset_bytes` are a hole: they take no space and read as zeroes. Also
-    /// returns for how many of `length_bytes` from there on the answer is the same. Unknown counts
-    /// as no hole. May ask the file system, and moves no bytes.
+    /// returns for how many of `length_bytes` from `offset_bytes` on the answer is the same.
+    /// Unknown counts as no hole. May ask the file system, and moves no bytes.
     fn hole_at(&self, offset_bytes: u64, length_bytes: u64) -> (bool, u64) {
         let _ = offset_bytes;
         (false, length_bytes)
@@ -189,13 +189,13 @@ pub trait Member: Send + Sync {
     }
 
     /// Requests that the member serves at once, if each of them blocks a thread and the member has
-    /// a limit of its own. A remote member has one for its connections.
+    /// a limit of its own. A remote member has such a limit for its connections.
     fn requests_at_once(&self) -> Option<usize> {
         None
     }
 
-    /// Tells the member bytes that stay the same while it is in use, and their offset. A remote
-    /// member checks them before it writes on a new connection.
+    /// Names bytes of the member that stay the same while it is in use, and their offset. A remote
+    /// member checks these bytes before it writes on a new connection.
     fn expect_after_loss(&self, offset_bytes: u64, bytes: &[u8]) {
         let _ = (offset_bytes, bytes);
     }
@@ -306,10 +306,10 @@ forward_member!(&M);
 forward_member!(Box<M>);
 forward_member!(std::sync::Arc<M>);
 
-/// Checks a range against a size. All of the crate uses this function for that arithmetic.
+/// Checks a range against a size. All of the crate checks ranges with this function.
 ///
 /// # Errors
-/// The range does not lie inside.
+/// The range does not lie inside the size.
 pub fn check_bounds(
     offset_bytes: u64,
     length_bytes: u64,

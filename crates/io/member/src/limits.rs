@@ -14,14 +14,15 @@ pub const SECTOR_BYTES: u64 = 512;
 pub const LOCK_WAIT_MS: u64 = 400;
 
 /// How long an open waits if no process is seen to hold the lock. The holder may be dead while the
-/// kernel still ends operations on its rings (some 40 ms). Or it lives in another PID namespace.
+/// kernel still ends operations on its rings (some 40 ms). Or the holder is in another PID
+/// namespace.
 pub const LOCK_WAIT_DEAD_MS: u64 = 3000;
 
 /// Pause between two attempts to take the lock.
 pub const LOCK_RETRY_MS: u64 = 10;
 
-/// Maximum number of layers below a device that are followed: more than are ever stacked. It also
-/// ends a loop in sysfs.
+/// Maximum number of layers below a device that are followed: more than are ever stacked. The limit
+/// also ends a loop in sysfs.
 pub(crate) const LAYERS_MAX: usize = 64;
 
 /// Letters of another process's command line that are shown.

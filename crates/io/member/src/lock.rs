@@ -26,7 +26,7 @@ pub(crate) enum Sharing {
     Exclusive,
 }
 
-/// Takes the lock. Waits a while if the holder may be closing the file or dead. `Some`: the holder,
+/// Takes the lock. Waits a while if the holder may be closing the file or dead. Returns the holder
 /// if the lock is not free by then.
 pub(crate) fn take_patiently(
     file: &File,
@@ -49,7 +49,7 @@ pub(crate) fn take_patiently(
     Ok(Some(Holder::Lock { process_id: own, command: None }))
 }
 
-/// Locks a file exclusively, for as long as it is open. `Ok(false)`: another process has it.
+/// Locks a file exclusively, for as long as it is open. `Ok(false)`: another process has the lock.
 ///
 /// Waits up to [`LOCK_WAIT_MS`]: a child between fork and exec holds its parent's locks.
 ///
@@ -59,7 +59,7 @@ pub fn lock_exclusively(file: &File) -> Result<bool, Errno> {
     take(file, Sharing::Exclusive, LOCK_WAIT_MS)
 }
 
-/// Takes the lock, retrying for `wait_ms`. `Ok(false)`: another process has it.
+/// Takes the lock, retrying for `wait_ms`. `Ok(false)`: another process has the lock.
 fn take(file: &File, sharing: Sharing, wait_ms: u64) -> Result<bool, Errno> {
     let operation = match sharing {
         Sharing::Shared => FlockOperation::NonBlockingLockShared,

@@ -13,9 +13,9 @@
 //! whole. Two loop devices over the same bytes of one file are both refused: nothing says which of
 //! them is meant, and both may write.
 //!
-//! It does not follow a file to the device of its file system (that is mounted, and the kernel
-//! holds it). It does not look into tables of device-mapper: two dm devices over the same part of a
-//! third are not recognised. If this process cannot open a layer, it only reads its locks.
+//! A file is not followed to the device of its file system, which is mounted and held by the
+//! kernel. Tables of device-mapper are not read: two dm devices over the same part of a third are
+//! not recognised. If this process cannot open a layer, it only reads the layer's locks.
 //!
 //! Invariants
 //! - One range of bytes has one writer, by any path (`tests/loop_device.rs`, `kernel::tests`).
@@ -44,9 +44,9 @@ enum LayerKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) key: IdentityKey,
-    /// The layer's presumed path; another file may be there by now.
+    /// The layer's presumed path, which may lead to another file by now.
     path: PathBuf,
-    /// The member's bytes on the layer; more than those if the mapping is not known exactly.
+    /// The member's bytes on the layer; a longer range if the mapping is not known exactly.
     bytes: Range<u64>,
     is_exact: bool,
     /// Whether the member covers all of the layer.
@@ -166,7 +166,7 @@ pub(crate) fn hold(
     Ok(locks)
 }
 
-/// The other process that has locked a member, or a layer below it. Asked when the kernel reports
+/// The other process that has locked a member, or a layer below it. Used when the kernel reports
 /// the device as busy without a holder.
 pub(crate) fn locked_by(path: &Path, key: IdentityKey, kernel: &Kernel) -> Option<Holder> {
     let lock_on = |path: &Path| {
@@ -183,7 +183,7 @@ pub(crate) fn locked_by(path: &Path, key: IdentityKey, kernel: &Kernel) -> Optio
     lock_on(path).or_else(below)
 }
 
-/// Another loop device over the same bytes, if one of the two may write.
+/// Another loop device over the same bytes as `layer`, if one of the two may write.
 fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
     let is_twin = |other: &LoopAttachment| {
         let may_write = access == Access::ReadWrite || !other.is_read_only;
@@ -193,7 +193,7 @@ fn twin(layer: &Layer, access: Access, kernel: &Kernel) -> Option<Holder> {
     kernel.loop_holder(others.filter(is_twin))
 }
 
-/// Locks a layer if this process may open it. Otherwise it takes no lock, and other processes can.
+/// Locks a layer if this process may open it. Other processes can lock a layer that it may not.
 fn lock_layer(layer: &Layer, access: Access, kernel: &Kernel) -> Result<Option<File>, Holder> {
     let sharing = match access {
         Access::ReadWrite if layer.is_whole => Sharing::Exclusive,
@@ -265,8 +265,8 @@ struct DeviceRange {
 }
 
 impl Reach {
-    /// The byte ranges to which the path leads now. If they cannot be found out, the result shares
-    /// nothing with others.
+    /// The byte ranges to which the path leads now. If the ranges cannot be found out, the result
+    /// shares nothing with others.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let Some(key) = fs::metadata(path).ok().and_then(|metadata| key_of(&metadata)) else {

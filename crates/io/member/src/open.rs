@@ -9,8 +9,8 @@
 //! The path is examined before it is opened, because the open alone can have effects: a tape
 //! rewinds, a pipe blocks. It is examined again afterwards: the file may have been exchanged.
 //!
-//! It does not keep out a program that takes no lock and asks for none (`dd`); nothing in user
-//! space can for a regular file.
+//! An open does not keep out a program that takes no lock and asks for none (`dd`); nothing in user
+//! space can do so for a regular file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -65,7 +65,7 @@ pub fn open_for_another(path: &Path) -> Result<Vec<OwnedFd>, OpenError> {
 }
 
 /// Makes a member, for reading and writing, of descriptors from another process, opened with
-/// [`open_for_another`]. Checks that they are open for both, and takes the lock.
+/// [`open_for_another`]. Checks that the descriptors are open for both, and takes the lock.
 ///
 /// # Errors
 /// The first descriptor is no file and no block device, is not open for both, or another process
@@ -99,8 +99,8 @@ pub fn adopt(path: &Path, descriptors: Vec<OwnedFd>) -> Result<Box<dyn Member>, 
     wrap(path, (file, files.collect()), (Access::ReadWrite, direct), &kernel)
 }
 
-/// The identity of the file, block device or export at a path, without opening it; `None` if it is
-/// none of these.
+/// The identity of the file, block device or export at a path, without opening it; `None` if the
+/// path leads to none of these.
 #[must_use]
 pub fn key_at(path: &Path) -> Option<IdentityKey> {
     if remote::is_uri(path) {
@@ -181,7 +181,7 @@ fn fill_new_file(path: &Path, file: &File, size_bytes: u64) -> Result<(), OpenEr
 /// claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
-    /// No claim: others may open it.
+    /// No claim: others may open the device.
     None,
     /// No other process may claim the device, one of its parts, or its disk (`O_EXCL`).
     Alone,
@@ -200,7 +200,7 @@ fn open_file(
     let mut flags = if is_block { OFlags::empty() } else { OFlags::NONBLOCK };
     flags.set(OFlags::EXCL, is_exclusive);
     // Another host may take the array over. Transfers that bypass the page cache have a descriptor
-    // of their own, and the others must not wait in this host's memory.
+    // of their own, and other transfers must not wait in this host's memory.
     flags.set(OFlags::DSYNC, is_exclusive && ownership().is_some());
     flags |= OFlags::NOCTTY;
     let mut options = OpenOptions::new();

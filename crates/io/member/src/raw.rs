@@ -63,7 +63,7 @@ impl Raw {
     /// Checks an operation before it is submitted.
     ///
     /// # Errors
-    /// As the same call of [`crate::Member`] before it asks the device.
+    /// The errors of the same call of [`crate::Member`] from before it asks the device.
     pub fn check(
         &self,
         operation: RawOperation,
@@ -117,7 +117,8 @@ impl Raw {
         is_refused
     }
 
-    /// Whether `RWF_DSYNC` was never refused. If it was, [`crate::Member`] writes and flushes.
+    /// Whether `RWF_DSYNC` was never refused. After a refusal, [`crate::Member`] writes and
+    /// flushes.
     pub fn takes_durable_flag(&self) -> bool {
         self.0.takes_durable_flag()
     }
@@ -137,8 +138,8 @@ impl Raw {
         descriptor::zeroes()
     }
 
-    /// Translates an error of the operating system. Call it for each error: the member remembers
-    /// some.
+    /// Translates an error of the operating system. Call this for each error, since the member
+    /// remembers some of them.
     pub fn fault(&self, operation: RawOperation, error: io::Error) -> MemberError {
         let error = match error.kind() {
             io::ErrorKind::UnexpectedEof => MemberError::Truncated,

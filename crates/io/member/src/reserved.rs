@@ -51,8 +51,8 @@ impl Reserved {
         self.0.seen_ns.load(Ordering::Acquire)
     }
 
-    /// Hears of an error. A disk that refuses this host's writes has a later owner: the process
-    /// ends before a client gets an answer.
+    /// Receives a request's error. A disk that refuses this host's writes has a later owner: the
+    /// process ends before a client gets an answer.
     pub(crate) fn note(&self, error: MemberError) {
         if error.os_error() == Some(Errno::BADE.raw_os_error()) {
             self.0.is_lost("refuses this host's writes");
@@ -62,7 +62,7 @@ impl Reserved {
 
 /// Refuses members that could not keep an older owner out: files, partitions and disks without
 /// reservations, and all disks where the kernel cannot read reservations. Members with a server
-/// pass, and disks that do not answer: their claim fails.
+/// pass, and so do disks that do not answer: their claim fails.
 ///
 /// # Errors
 /// The reason, as a clause.
@@ -137,7 +137,7 @@ pub(crate) fn claim(
         if held.is_some_and(|held| held.kind != WRITE_EXCLUSIVE_REGISTRANTS) {
             return Err(refusal(path, "another program has reserved it in another way".into()));
         }
-        // Whether a call was done, the next look tells.
+        // The next look at the reservation shows whether a call was done.
         match reservation_step(key, held.map(|held| held.key)) {
             ReservationStep::Claimed => {
                 return watched(path, device, (ownership, key, asked_ns)).map_err(system("dup"));
@@ -170,8 +170,8 @@ fn watched(
     device: &File,
     (ownership, key, seen_ns): (&Arc<Ownership>, u64, u64),
 ) -> Result<Reserved, Errno> {
-    // The older owner has written since this host read them. A page in use is read by a program
-    // that is no part of the array.
+    // The older owner has written since this host read the cached pages. A page in use is read by a
+    // program that is no part of the array.
     fadvise(device, 0, None, Advice::DontNeed)?;
     let shortage = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
     let claim = Arc::new(Claim {
@@ -187,7 +187,7 @@ fn watched(
     Ok(Reserved(claim))
 }
 
-/// Looks at the reservation for as long as the claim lives. The claim is kept during a look alone.
+/// Checks the reservation for as long as the claim lives. Only a check holds the claim.
 fn watch_while(claim: &Weak<Claim>) {
     while let Some(claim) = claim.upgrade() {
         claim.look();
@@ -203,9 +203,9 @@ impl Claim {
         match held.map(|held| reservation_step(self.key, held.map(|held| held.key))) {
             Ok(ReservationStep::Claimed) => self.seen_ns.store(asked_ns, Ordering::Release),
             Ok(ReservationStep::Refused(mark)) => (self.ownership.refused)(mark),
-            // An operator has cleared it, or the disk lost it with its power: any host writes.
+            // An operator cleared the reservation, or a power loss did: any host writes.
             Ok(_) => self.is_lost("is not reserved any more"),
-            // The device does not answer; requests tell the array.
+            // The device does not answer; the array learns that from its requests.
             Err(_) => {}
         }
     }

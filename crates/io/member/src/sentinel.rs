@@ -4,8 +4,8 @@
 //! ([`crate::Member::has_vanished`]) need not do so while they are idle. A report only means that a
 //! check is due: a change of rights causes one as well.
 //!
-//! It does not see that a file is cut short, which the next read finds. Nor, if another machine
-//! serves the file, does it see changes made there.
+//! A sentinel does not see that a file is cut short, which the next read finds. Nor does it see
+//! changes made on another machine that serves the file.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -9,10 +9,10 @@
 //!  may not ───────────────────────────────▶      "       ──refused──▶   "
 //! ```
 //!
-//! Both are `fallocate`, which on a block device (Linux 4.9) is `BLKZEROOUT` with a flag that
-//! allows unmapping blocks. There the kernel requires whole logical blocks.
+//! Both kernel operations are `fallocate`, which on a block device (Linux 4.9) is `BLKZEROOUT` with
+//! a flag that allows unmapping blocks. On a block device the kernel requires whole logical blocks.
 //!
-//! Invariant: it always makes zeroes (`tests::what_is_refused_is_not_tried_again`,
+//! Invariant: zeroes are always made (`tests::what_is_refused_is_not_tried_again`,
 //! `tests/contract.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,7 @@
 //!   socket ─▶ session ─ event ─▶ hear: data, hole, extents, answer
 //! ```
 //!
-//! It does not reconnect. After a failure the owner knows which requests have no answer.
+//! A client does not reconnect. After a failure its owner knows which requests have no answer.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,7 @@ const INPUT_BYTES: usize = 64 << 10;
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// A payload up to this many bytes is sent together with its header.
 const TOGETHER_BYTES_MAX: usize = 64 << 10;
-/// A server that negotiates for longer than this without a message is not there.
+/// Longest silence of a server during the negotiation; after it the server counts as absent.
 const NEGOTIATION_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a request did not succeed.
@@ -57,7 +57,7 @@ pub enum ClientError {
     /// The server answered with an error.
     #[error("the server answered with an error")]
     Refused(#[from] ErrorCode),
-    /// The server does not serve this client, for this reason.
+    /// The server refuses this client, for this reason.
     #[error("the server does not serve this client: {0}")]
     Declined(String),
     /// The session ended, for this reason.
@@ -127,7 +127,7 @@ pub fn plan_for(export: &str) -> ClientPlan {
     }
 }
 
-/// The way to one export, for any number of connections.
+/// Makes any number of connections to one export.
 #[derive(Debug)]
 pub struct Connector {
     uri: NbdUri,
@@ -138,7 +138,7 @@ impl Connector {
     /// Reads the certificates that the URI names. Connects to nothing.
     ///
     /// # Errors
-    /// The URI asks for TLS and names no certificates, or these cannot be used.
+    /// The URI asks for TLS and names no certificates, or the certificates cannot be used.
     pub fn new(uri: NbdUri) -> Result<Self, ClientError> {
         let tls = match &uri.certificates {
             Some(folder) => {
@@ -160,7 +160,7 @@ impl Connector {
     /// lasts.
     ///
     /// # Errors
-    /// No server answers there, or the negotiation fails.
+    /// No server answers at the URI, or the negotiation fails.
     pub fn connect(&self) -> Result<Client, ClientError> {
         self.connect_to(&self.uri.export)
     }
@@ -277,7 +277,7 @@ impl Client {
     /// Sends a request, with the payload of a WRITE, without waiting; returns its cookie.
     ///
     /// # Errors
-    /// The client cannot send it.
+    /// The client cannot send the request.
     pub fn send(&mut self, command: Command, payload: &[u8]) -> Result<u64, ClientError> {
         let header = self.session.submit(self.cookie + 1, command)?;
         self.cookie += 1;
@@ -441,7 +441,7 @@ impl Client {
         Ok(())
     }
 
-    /// Fills `buffer` with the next bytes of the stream: first those received already, then those
+    /// Fills `buffer` with the next bytes of the stream: first bytes received already, then bytes
     /// from the socket.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), ClientError> {
         let buffered = self.input.len().min(buffer.len());

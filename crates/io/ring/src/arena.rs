@@ -2,15 +2,15 @@
 //!
 //! The kernel looks up and pins the pages of an operation's memory each time, unless the memory was
 //! registered with the ring. So payloads of up to a slab come out of one arena. A ring registers
-//! each slab of it on first use, under the slab's own number.
+//! each slab of the arena on first use, under the slab's own number.
 //!
 //! ```text
 //!  arena │ slab 0: 64 KiB │ slab 1: 8 KiB │ slab 2: 64 KiB │ slab 3: no size yet │ ...
 //!          of one size each; two MiB, one huge page if the system has any
 //! ```
 //!
-//! A carved slab keeps its payload size for good and is never given back to the system. A page that
-//! a ring has pinned and the process has given back would be two pages, one for each. Payloads that
+//! A carved slab keeps its payload size for good and is never given back to the system. Otherwise a
+//! page could become two: a page pinned by a ring, and a page mapped by the process. Payloads that
 //! find no room, or are too short to gain from a name, come from the allocator, unregistered.
 //!
 //! Invariants
@@ -31,11 +31,11 @@ pub(crate) const SLAB_BYTES: usize = 2 << 20;
 
 /// Minimum bytes of a payload that the ring names by number: pinning one page costs the kernel no
 /// more than looking a name up. Shorter payloads are not carved, so that a flood of them leaves the
-/// slabs to others.
+/// slabs to longer ones.
 pub(crate) const NAMED_BYTES_MIN: usize = 8 << 10;
 
-/// Maximum number of slabs of any arena. Memory is taken only once that many are in use at the same
-/// time.
+/// Maximum number of slabs of any arena. The memory of all slabs is taken only once so many are in
+/// use at the same time.
 pub(crate) const SLABS: usize = 64;
 
 /// Maximum number of slabs of the process's arena.

@@ -30,7 +30,7 @@ pub enum ClientRequest {
     /// Make a range read as zeroes. With `may_punch` its space may be given back. With `fast` the
     /// request fails ([`RequestError::NotFast`]) if zeroes would have to be written.
     WriteZeroes { offset: u64, length: u64, may_punch: bool, fast: bool, durable: bool },
-    /// Discard the content of a range; a server may ignore it.
+    /// Discard the content of a range; a server may ignore the request.
     Trim { offset: u64, length: u64, durable: bool },
 }
 
@@ -57,7 +57,7 @@ impl ClientRequest {
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// The array, or the way in which it was opened, does not allow writes.
+    /// The array, or the mode in which it was opened, does not allow writes.
     #[error("the array is read-only")]
     ReadOnly,
     /// The bytes cannot be read or written; the text says why.
@@ -124,8 +124,8 @@ impl<F: FnOnce(Outcome) + Send> Receiver for FunctionReceiver<F> {
     }
 }
 
-/// The right and the duty to end one request, once, on any thread. A server may use it even before
-/// the call that passed the request has returned.
+/// The right and the duty to end one request, once, on any thread. A server may end the request
+/// even before the call that passed it has returned.
 pub struct Completion {
     receiver: Option<Arc<dyn Receiver>>,
     token: Token,

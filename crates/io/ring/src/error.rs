@@ -35,7 +35,7 @@ pub enum RingError {
 }
 
 impl RingError {
-    /// Whether the caller should go on without io_uring, because it is not available here.
+    /// Whether the caller should continue without io_uring, because it is not available here.
     pub fn is_lack(&self) -> bool {
         matches!(self, Self::NotAllowed { .. } | Self::TooOld { .. } | Self::LockedMemory)
     }

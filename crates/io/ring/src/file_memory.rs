@@ -43,8 +43,8 @@ impl FileMemory {
         }
     }
 
-    /// Stores a number after all earlier stores. A reader that sees the number sees those stores as
-    /// well.
+    /// Stores a number after all earlier stores. A reader that sees the number sees the earlier
+    /// stores as well.
     ///
     /// # Panics
     /// If `offset` is no multiple of 8, or the number does not fit into the memory.
@@ -53,8 +53,8 @@ impl FileMemory {
         let is_inside = offset.checked_add(8).is_some_and(|end| end <= self.map.len());
         assert!(is_inside && offset.is_multiple_of(8), "a number lies inside the memory");
         // SAFETY: inside the mapping (checked) and aligned for 8 bytes: the mapping begins at a
-        // page, and the offset is a multiple of 8. This process reaches it only through this
-        // atomic.
+        // page, and the offset is a multiple of 8. This process reaches these 8 bytes only through
+        // this atomic.
         let place = unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().add(offset).cast()) };
         place.store(number, Ordering::Release);
     }

@@ -1,17 +1,17 @@
 //! The open files that one ring knows by number, which spares the kernel look-ups.
 //!
 //! A registered file stays open as long as the ring knows it, even if the process closes its
-//! descriptor. So it is taken out before it is closed, and the kernel lets go at once. Otherwise it
-//! stays open until the worker ends. If a process is killed, the kernel ends its rings some 40 ms
-//! later, when nothing is in flight on them. Until then a registered file keeps its lock, and
-//! rightly so. Direct I/O in flight outlives the process, and no other process may have the file
-//! before that I/O ends.
+//! descriptor. So a file is unregistered before it is closed, and the kernel releases it at once.
+//! Otherwise the file stays open until the worker ends. If a process is killed, the kernel ends its
+//! rings some 40 ms later, when nothing is in flight on them. Until then a registered file keeps
+//! its lock, and rightly so. Direct I/O in flight outlives the process, and no other process may
+//! have the file before that I/O ends.
 //!
 //! Sockets are not registered: a client may be silent for ever. Before Linux 6.13 a ring releases
 //! files in the order of the requests on it. So one receive without an answer would keep every file
 //! that is released after it.
 //!
-//! If the kernel has no such table (5.19 has), operations name descriptors.
+//! If the kernel has no table of registered files (5.19 has one), operations name descriptors.
 //!
 //! Invariant: a number means the descriptor for which it was given. The table holds that file open,
 //! so its descriptor cannot be reused [check: a_file_is_let_go_when_it_is_unregistered]

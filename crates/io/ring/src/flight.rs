@@ -184,7 +184,7 @@ impl Flight {
         self.push(poll.build().user_data(BELL));
     }
 
-    /// Asks the kernel to end early the operations that `is_meant` selects. Each of them ends as
+    /// Asks the kernel to end early the operations that `is_meant` selects. Each operation ends as
     /// cancelled, or with its own result.
     pub(crate) fn cancel(&mut self, is_meant: impl Fn(&Arc<dyn Handler>, u64, &Operation) -> bool) {
         for index in 0..self.slots.len() {

@@ -5,12 +5,12 @@
 //!  other:  push; if the taker had said that it sleeps: ring the bell, once
 //! ```
 //!
-//! The taker is a worker, whose bell is an eventfd. Or it lives on a worker and has its turn there,
-//! such as the connections of a front end, whose bell is [`crate::Workers::wake`].
+//! The taker is a worker, whose bell is an eventfd. Or the taker is code on a worker, such as the
+//! connections of a front end, whose bell is [`crate::Workers::wake`].
 //!
 //! One lock covers both the items and whether the taker sleeps. If a push comes before the taker
-//! says that it sleeps, the taker sees the item and stays awake. If it comes after, the pusher sees
-//! that it must ring. [check: a_worker_is_never_left_asleep]
+//! says that it sleeps, the taker sees the item and stays awake. If the push comes after that, the
+//! pusher sees that it must ring. [check: a_worker_is_never_left_asleep]
 //!
 //! The two other hand-overs of this kind have other takers. Insertion lists (`braid_dispatch`) have
 //! none of their own: the pushing thread takes, unless another does, and none sleeps. A member's
@@ -34,7 +34,7 @@ pub struct Inbox<T> {
     /// lock; a read without the lock may be outdated.
     has_items: AtomicBool,
     /// Whether the taker sleeps and no thread has rung yet. Set under the lock as well. A thread
-    /// that reads it without the lock only has optional work, which another thread may do.
+    /// that reads this flag without the lock only has optional work, which another thread may do.
     is_asleep: AtomicBool,
 }
 

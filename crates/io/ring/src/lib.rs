@@ -1,8 +1,8 @@
 //! Workers: plain threads, each with one io_uring, and the aligned memory that they move.
 //!
-//! Place in the flow: below all code that talks to devices and sockets. It knows files, sockets,
-//! buffers and moments; nothing of arrays, members or protocols. A thread gives work to a worker
-//! ([`Workers::post`]). Code on a worker gives operations to that worker's own ring
+//! Place in the flow: below all code that talks to devices and sockets. This crate knows files,
+//! sockets, buffers and moments; nothing of arrays, members or protocols. A thread gives work to a
+//! worker ([`Workers::post`]). Code on a worker gives operations to that worker's own ring
 //! ([`Worker::submit`]). The end of an operation arrives on the same worker, at a [`Handler`].
 //!
 //! ```text

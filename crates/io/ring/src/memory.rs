@@ -26,7 +26,7 @@ pub struct Lease {
 }
 
 // SAFETY: only the kernel reaches the leased bytes, through the operation that has the lease. The
-// lease's maker promises that no thread touches them in conflict meanwhile.
+// lease's maker promises that no thread accesses these bytes in conflict.
 #[allow(unsafe_code)]
 unsafe impl Send for Lease {}
 

@@ -2,7 +2,7 @@
 //! every schedule, under shuttle a larger model under many.
 //!
 //! The bell is a flag to wait for, like the eventfd. A worker that is left asleep is a deadlock,
-//! which both checkers find. The models with a flaw show that the checkers would.
+//! which both checkers find. The models with a flaw show that the checkers would find one.
 
 use braid_concurrency::{Arc, Condvar, Mutex, thread};
 

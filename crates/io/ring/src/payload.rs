@@ -46,8 +46,8 @@ const _: () = assert!(PAYLOAD_ALIGNMENT_BYTES << (CLASSES - 1) == SLAB_BYTES);
 /// Memory of at least this length is a mapping of its own, unless the arena has it.
 const MAPPED_BYTES_MIN: usize = 256 << 10;
 
-/// Mappings longer than the largest class have a length that is a multiple of this, which makes
-/// reuse likely.
+/// Mappings longer than the largest class have a length that is a multiple of this number, which
+/// makes reuse likely.
 const MAPPED_BYTES_STEP: usize = 64 << 10;
 
 /// Maximum of kept memory outside the arena: two of the longest requests of common clients.
@@ -100,7 +100,7 @@ struct PayloadPool {
     bytes: AtomicUsize,
     /// Bytes kept plus bytes of payloads, both outside the arena.
     taken_bytes: AtomicUsize,
-    /// While `taken_bytes` exceeds this, no memory is kept.
+    /// While `taken_bytes` exceeds this limit, no memory is kept.
     taken_bytes_max: AtomicUsize,
 }
 
@@ -179,7 +179,7 @@ impl SpareMemory {
     }
 
     /// The same memory, longer, perhaps at another address; the added bytes are zeroed. If memory
-    /// is lacking, or this memory is no mapping, the error returns it unchanged.
+    /// is lacking, or this memory is no mapping, the error returns the memory unchanged.
     #[allow(unsafe_code)]
     fn grow(self, capacity_bytes: usize) -> Result<Self, Self> {
         if !self.is_mapped() {
@@ -374,7 +374,7 @@ impl Payload {
     /// others, as with [`Self::for_overwriting`].
     ///
     /// # Errors
-    /// There is no memory for it; the payload is unchanged.
+    /// There is no memory for the longer payload; the payload is unchanged.
     ///
     /// # Panics
     /// If `length_bytes` is not longer, if the payload has fewer than `used_bytes`, or after
@@ -419,7 +419,7 @@ impl Payload {
     /// Drops all bytes but the first `length_bytes`.
     ///
     /// # Panics
-    /// If the payload has fewer.
+    /// If the payload has fewer bytes.
     pub fn truncate(&mut self, length_bytes: usize) {
         assert!(length_bytes <= self.length_bytes, "truncating does not lengthen");
         self.length_bytes = length_bytes;

@@ -1,7 +1,8 @@
 //! A large range of memory that costs nothing until it is used.
 //!
-//! It is reserved once, at its maximum size, and used from its beginning. So its content can grow
-//! while other threads use it, and no address ever changes. The kernel is asked for huge pages.
+//! A region is reserved once, at its maximum size, and used from its beginning. So its content can
+//! grow while other threads use it, and no address ever changes. The kernel is asked for huge
+//! pages.
 
 use std::io;
 use std::ops::Range;
@@ -63,7 +64,7 @@ impl Region {
 #[allow(unsafe_code)]
 pub fn few_heaps() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it sets a number in the allocator.
+    // SAFETY: the call sets a number in the allocator.
     let is_heard = unsafe { libc::mallopt(libc::M_ARENA_MAX, HEAPS) };
     #[cfg(target_env = "gnu")]
     debug_assert_eq!(is_heard, 1, "the allocator knows how many heaps it may have");

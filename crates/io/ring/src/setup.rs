@@ -17,7 +17,7 @@ use io_uring::{IoUring, opcode, squeue};
 use crate::error::RingError;
 
 /// Features that a kernel may lack, the most important first. Each further attempt to make a ring
-/// does without one more of them.
+/// leaves out one more feature.
 #[derive(Clone, Copy, Debug)]
 struct RingFeatures {
     /// Completions become ready only when this thread asks for them (6.1).
@@ -26,7 +26,7 @@ struct RingFeatures {
     single_issuer: bool,
     /// Completions never interrupt this thread (5.19).
     cooperative: bool,
-    /// A refused operation does not hold up later ones (5.18).
+    /// A refused operation does not hold up later operations (5.18).
     submit_all: bool,
 }
 
@@ -44,8 +44,8 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 
 /// Maximum number of kernel threads for one worker's operations that block. The kernel starts one
 /// more only if the others are blocked. Its default is four for each processor: a few members that
-/// hang would take them all, and operations of other members would wait. This is more than two
-/// members may have in flight (`braid_runtime`'s `members/ring_admission.rs`).
+/// hang would take them all, and operations of other members would wait. Two members have fewer
+/// operations in flight than this limit (`braid_runtime`'s `members/ring_admission.rs`).
 const KERNEL_THREADS_MAX: u32 = 1024;
 
 /// The allowed operations: those of [`crate::Operation`], and those that wake and cancel.

@@ -101,7 +101,7 @@ impl Worker {
         self.flight.borrow_mut().unregister(file);
     }
 
-    /// Ends the operations of `handler` with `token` on this worker early. Each of them still
+    /// Ends the operations of `handler` with `token` on this worker early. Each operation still
     /// completes: as `ECANCELED`, or, if the cancel came too late, with its own result.
     pub fn cancel(&self, handler: &Arc<dyn Handler>, token: u64) {
         let is_meant = |of: &Arc<dyn Handler>, name: u64, _: &Operation| {

@@ -48,7 +48,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        // Beyond four workers, a further one costs the others more than it gains on one array.
+        // Beyond four workers, one more worker costs the others more than it gains on one array.
         Self {
             workers: cores.min(4),
             entries: 256,
@@ -224,7 +224,7 @@ impl Workers {
     pub fn register(&self, file: &Descriptor) {
         for on in 0..self.count() {
             let file = Descriptor::clone(file);
-            // Fails only if the workers are stopping, and then they need no registration.
+            // The post fails only if the workers are stopping, and then they need no registration.
             let _ = self.post(on, Box::new(move |worker| worker.register(&file)));
         }
     }
@@ -239,7 +239,7 @@ impl Workers {
             let unregister = move |worker: &Worker| {
                 worker.unregister(&file);
                 drop(file);
-                // Fails if the caller has stopped waiting.
+                // The send fails if the caller has stopped waiting.
                 let _ = done.send(());
             };
             let _ = self.post(on, Box::new(unregister));
@@ -271,7 +271,7 @@ impl Workers {
         self.leave(on, Item::Wake(sleeper, token))
     }
 
-    /// If this thread is a worker: another worker that sleeps. That worker may have been woken
+    /// Another worker that sleeps, if this thread is a worker. The sleeper may have been woken
     /// since.
     #[must_use]
     pub fn sleeper(&self) -> Option<usize> {
@@ -390,13 +390,14 @@ fn run(
         Ok(ring) => ring,
         Err(error) => {
             shared.uncount(1);
-            // Fails only if the starting thread has ended, and then no thread needs the error.
+            // The send fails only if the starting thread has ended, and then no thread needs the
+            // error.
             let _ = ready.send(Err(error));
             return;
         }
     };
     let _ = ready.send(Ok(()));
-    // Dropped so that the starting thread, which listens until all senders are gone, goes on.
+    // Dropped so that the starting thread, which listens until all senders are gone, can continue.
     drop(ready);
     let tally = Arc::clone(&shared.mailboxes[index].tally);
     let _guard = AbortOnPanic;

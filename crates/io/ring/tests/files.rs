@@ -219,7 +219,7 @@ fn registered_files_are_used_like_others() {
             workers.unregister(&file);
         }
     }
-    // A kernel before 5.19 has no such table, so no operation names a number there.
+    // A kernel before 5.19 has no table of files, so no operation names a number there.
     let has_table = io_uring::IoUring::new(2).expect("a ring").submitter().register_files_sparse(8);
     let expected = if has_table.is_ok() { 8 } else { 0 };
     assert_eq!(workers.counters().numbered - before, expected, "while they were registered");

@@ -1,7 +1,7 @@
 //! The alarm clock of the machines: the moment at which to wake each, and its sleeper.
 //!
-//! Place in the flow: the clock knows moments and places. [`crate::timekeeper`] acts on a moment
-//! that has come, and gives the clock the way to start a thread.
+//! Place in the flow: the clock stores moments and places. [`crate::timekeeper`] acts on a moment
+//! that has come, and gives the clock the function that starts a thread.
 //!
 //! Two kinds of sleepers exist. Where rings do the work, each worker sleeps in its ring until its
 //! nearest moment. A moment goes to the worker that sets it: that worker is awake, and looks before
@@ -49,17 +49,18 @@ use crate::sync::{self, Condvar, Mutex};
 /// Interval between checks for vanished members.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Longest sleep of the thread. This can be long, since every change wakes the thread. Tests and
-/// models wait in shorter steps.
+/// Longest sleep of the alarm's thread, which every change wakes. Tests and models wait in shorter
+/// steps.
 const SLEEP_MAX: Duration =
     if cfg!(any(test, loom, shuttle)) { LOOK_INTERVAL } else { Duration::from_secs(3600) };
 
 struct State {
-    /// The moment of each place: the array, the next check of the members, the shards, then members
-    /// that hold operations back. The part for members grows when needed, and never shrinks.
+    /// The moment to wake each place: the array, the next check of the members, the shards, then
+    /// members that hold operations back. The part for members grows when needed, and never
+    /// shrinks.
     due: Vec<Option<Instant>>,
-    /// For each place, the moments that were given to sleepers and have not come yet; each is
-    /// nearer than the one before it.
+    /// For each place, the moments for which sleepers still wait; each moment is nearer than the
+    /// one before it.
     armed: Vec<SmallVec<[Instant; 4]>>,
     /// The moments for which the alarm's thread sleeps, with their places; `None` while workers
     /// sleep instead.
@@ -70,8 +71,8 @@ struct State {
 pub(crate) struct Alarm {
     state: Mutex<State>,
     changed: Condvar,
-    /// Copies of the shards' alarm moments, 0 for none. The thread that drives a shard compares
-    /// them first, and takes the lock only to set a first or an earlier moment.
+    /// Copies of the shards' alarm moments, 0 for none. The thread that drives a shard compares a
+    /// copy first, and takes the lock only to set a first or an earlier moment.
     shards: Vec<AtomicU64>,
     start: OnceLock<Start>,
 }
@@ -79,7 +80,7 @@ pub(crate) struct Alarm {
 /// Starts the thread that sleeps for the alarm, unless the machines have been dropped.
 pub(crate) type Start = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-/// A moment for which a worker must sleep, with its place.
+/// A moment until which a worker must sleep, and the place to wake then.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arm {
@@ -110,13 +111,13 @@ pub(crate) enum WakeTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AlarmOutcome {
     Wake(WakeTarget),
-    /// Sleep until this moment, to which the place's moment was put off.
+    /// Sleep again until this moment, to which the place's moment was put off.
     Later(Arm),
     /// Do nothing: the moment no longer counts.
     Nothing,
 }
 
-/// Places of the array and of the next check of the members; the shards' places follow.
+/// Place numbers of the array and of the next check of the members; the shards' numbers follow.
 const ARRAY: usize = 0;
 const LOOK: usize = 1;
 const SHARDS: usize = 2;
@@ -129,8 +130,8 @@ fn place(machine: Machine) -> usize {
 }
 
 impl State {
-    /// Arms the place's moment, unless a sleeper already has that moment or a nearer one. The
-    /// moment goes to the thread, or is returned for a worker.
+    /// Gives the place's moment to a sleeper, unless a sleeper already has that moment or a nearer
+    /// one. The sleeper is the alarm's thread, or a worker, for which the moment is returned.
     fn arm(&mut self, place: usize, changed: &Condvar) -> Option<Arm> {
         let (due, armed) = (self.due[place], &mut self.armed[place]);
         let at = due.filter(|due| armed.last().is_none_or(|nearest| due < nearest))?;
@@ -155,7 +156,7 @@ impl Alarm {
         }
     }
 
-    /// Sets the function that starts the thread.
+    /// Sets the function that starts the alarm's thread.
     pub(crate) fn connect(&self, start: Start) {
         let is_first = self.start.set(start).is_ok();
         assert!(is_first, "the time is kept once");
@@ -255,8 +256,8 @@ impl Alarm {
         SleepEnd::Disturbed
     }
 
-    /// Called when a moment of `place` has come at its sleeper. All armed moments up to `now` are
-    /// over.
+    /// Called by a sleeper when a moment of `place` has come. All armed moments up to `now` have
+    /// come as well.
     pub(crate) fn rang(&self, place: usize, now: Instant) -> AlarmOutcome {
         let mut state = self.state.lock().expect("setting does not panic");
         // This sleeper was late: another sleeper has already handled its moment.
@@ -281,8 +282,8 @@ impl Alarm {
         }
     }
 
-    /// Makes a thread sleep for all moments. Returns false if a thread does so already, or the
-    /// alarm has stopped.
+    /// Gives all moments to the alarm's thread. Returns false if the thread has them already, or
+    /// the alarm has stopped.
     pub(crate) fn hand_over(&self) -> bool {
         let mut state = self.state.lock().expect("setting does not panic");
         if state.stopped || state.with_thread.is_some() {
@@ -298,8 +299,8 @@ impl Alarm {
         true
     }
 
-    /// Makes a thread sleep for all moments, unless one does so already or the alarm has stopped.
-    /// Fails if the thread cannot be started; a later call tries again.
+    /// Gives all moments to the alarm's thread, and starts the thread, unless it has the moments
+    /// already or the alarm has stopped. If the thread cannot be started, a later call tries again.
     pub(crate) fn keep_by_thread(&self) -> io::Result<()> {
         if !self.hand_over() {
             return Ok(());
@@ -308,15 +309,15 @@ impl Alarm {
         started.inspect_err(|_| self.hand_back())
     }
 
-    /// The workers have stopped: the thread takes their moments.
+    /// Called when the workers have stopped: the alarm's thread takes their moments.
     pub(crate) fn keep_without_workers(&self) {
-        // If the thread cannot be started, the caller that sets the next moment tries again. The
-        // thread then checks the members, too.
+        // If the alarm's thread cannot be started, the caller that sets the next moment tries
+        // again. That thread then checks the members, too.
         let _next_time = self.keep_by_thread();
     }
 
-    /// Called if the thread could not be started while no worker has a moment either. All moments
-    /// stay. The next set arms its moment again, even if it is the same one.
+    /// Called if the alarm's thread could not be started and no worker has a moment. All moments
+    /// stay set. The next call that sets a moment arms it again, even an unchanged moment.
     fn hand_back(&self) {
         let mut state = self.state.lock().expect("setting does not panic");
         state.with_thread = None;
@@ -441,7 +442,7 @@ mod tests {
         assert_eq!(worker.pass(u64::MAX), 0);
     }
 
-    /// Regression: each near moment left the far one behind and armed it anew, thousands of times.
+    /// Regression: each near moment made the far one be armed anew, thousands of times.
     #[test]
     fn near_and_far_moments_in_turns_leave_few_armed() {
         let alarm = Alarm::new(1);
@@ -458,8 +459,8 @@ mod tests {
         assert!(worker.wakes <= 2001, "it was woken {} times", worker.wakes);
     }
 
-    /// Regression: after the thread failed to start, a shard's copy of its moment kept the moment
-    /// from being set again.
+    /// Regression: after the alarm's thread failed to start, the copy of a shard's moment kept the
+    /// shard from setting the moment again.
     #[test]
     fn moments_for_which_there_was_no_thread_are_set_again() {
         let (alarm, shard) = (Alarm::new(1), ShardIndex(0));
@@ -472,7 +473,7 @@ mod tests {
         assert_eq!(later.at, Instant(6));
         let same = alarm.set(Machine::Array, Some(Instant(7))).expect("armed anew");
         assert_eq!(same.at, Instant(7));
-        // A thread that starts now knows all moments.
+        // A thread that starts now gets all moments.
         assert!(alarm.hand_over());
         let clock = Clock::new();
         assert_eq!(next(&alarm, &clock), Some(WakeTarget::Due(Machine::Shard(shard))));

@@ -70,7 +70,7 @@ impl ShardMemory {
         self.find(buffer).expect("a request in flight")
     }
 
-    /// Finds a buffer's memory; `None` if its request is over.
+    /// Finds a buffer's memory; `None` if the buffer's request has ended.
     fn find(&self, buffer: Buffer) -> Option<ResolvedBuffer> {
         Some(match buffer {
             Buffer::Block { block, offset_sectors } => {
@@ -91,8 +91,8 @@ impl ShardMemory {
         })
     }
 
-    /// As `find`, for bytes that are about to be written. Notes the run if it is in a shadow
-    /// buffer.
+    /// As `find`, for bytes that are about to be written. If they are in a shadow buffer, the
+    /// shadow buffer notes their run.
     fn find_target(&self, span: Span) -> Option<ResolvedBuffer> {
         let buffer = self.find(span.buffer)?;
         if let ResolvedBuffer::Shadow(shadow, offset) = &buffer {
@@ -111,14 +111,14 @@ impl ShardMemory {
         write(unsafe { self.bytes(&buffer, span.length_bytes) })
     }
 
-    /// Lends a member read's bytes to `fill`; `None` if the read was abandoned and its request is
-    /// over.
+    /// Lends a member read's bytes to `fill`; `None` if the read was abandoned and its request has
+    /// ended.
     #[allow(unsafe_code)]
     pub(crate) fn write<R>(&self, span: Span, fill: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
         let buffer = self.find_target(span)?;
         let _guard = self.see(&buffer, span.length_bytes, Witness::write);
         // SAFETY: the engine has handed out an effect that writes this run, so no other effect on
-        // it is in flight. An abandoned read keeps its run until the place is released.
+        // the run is in flight. An abandoned read keeps its run until the read releases it.
         Some(fill(unsafe { self.bytes_mut(&buffer, span.length_bytes) }))
     }
 
@@ -149,20 +149,20 @@ impl ShardMemory {
     }
 
     /// # Safety
-    /// As [`SharedBytes::bytes`].
+    /// The caller keeps the promises of [`SharedBytes::bytes`].
     #[allow(unsafe_code)]
     unsafe fn bytes<'a>(&'a self, buffer: &'a ResolvedBuffer, length: usize) -> &'a [u8] {
         let (memory, offset) = self.memory_of(buffer);
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller promises the same for these bytes as `SharedBytes::bytes` demands.
         unsafe { memory.bytes(offset, length) }
     }
 
     /// # Safety
-    /// As [`SharedBytes::bytes_mut`].
+    /// The caller keeps the promises of [`SharedBytes::bytes_mut`].
     #[allow(unsafe_code, clippy::mut_from_ref)]
     unsafe fn bytes_mut<'a>(&'a self, buffer: &'a ResolvedBuffer, length: usize) -> &'a mut [u8] {
         let (memory, offset) = self.memory_of(buffer);
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller promises the same for these bytes as `SharedBytes::bytes_mut` demands.
         unsafe { memory.bytes_mut(offset, length) }
     }
 

@@ -128,8 +128,8 @@ impl Volume {
         self.core().look(Array::bitmap_sectors)
     }
 
-    /// Whether a bitmap can be created now, also in place of the current one. Without
-    /// `is_to_be_there`: whether the bitmap can be dropped.
+    /// With `is_to_be_there`: whether a bitmap can be created now, also in place of the current
+    /// one. Otherwise: whether the current bitmap can be dropped.
     ///
     /// # Errors
     /// The array needs its bitmap, or takes no changes.
@@ -139,11 +139,12 @@ impl Volume {
     }
 
     /// `Some` creates a bitmap ([`Self::plan_bitmap`]) in place of the current one, `None` drops
-    /// the current one. Returns when superblocks record the change. Clients go on meanwhile.
+    /// the current one. Returns when superblocks record the change. Clients' requests continue
+    /// meanwhile.
     ///
     /// # Errors
     /// The change is refused, and nothing changed. With [`BitmapRefusal::Busy`] the change was
-    /// made, but superblocks do not record it yet; they will if members answer.
+    /// made, but superblocks record it only once members answer.
     pub fn change_bitmap(&self, wanted: Option<WantedBitmap>) -> Result<(), BitmapError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -159,7 +160,8 @@ impl Volume {
         asked.inspect_err(|_| new.into_iter().for_each(|file| core.close_member(file)))?;
         log::tuned("bitmap", &asked_bytes);
         if !core.comes_to(Array::is_bitmap_settled) {
-            // If the array refuses now, its refusal says why.
+            // The change has not settled in time. If the array refuses it now, the refusal is the
+            // error.
             self.may_change_bitmap(planned.is_some())?;
         }
         let file = core.look(Array::bitmap_file);

@@ -1,8 +1,8 @@
 //! The border between the two shapes of a reshape, for requests from many threads: admits requests,
-//! keeps those that must wait, and tells when earlier ones have ended.
+//! holds requests that must wait, and reports when earlier requests have ended.
 //!
 //! Place in the flow: next to [`crate::write_admission`]. The engine's [`Border`] decides. Only an
-//! array that was opened in a reshape has this file's gate; others never ask.
+//! array that was opened in a reshape has this file's gate; requests of other arrays bypass it.
 //!
 //! ```text
 //!   issue ─▶ enter ─┬─ admitted: the split of the moment, and a ticket until the answer
@@ -48,7 +48,7 @@ struct State {
 pub(crate) enum Entry {
     Admitted(AdmittedRequest),
     Held(HeldRequest),
-    /// Its sectors cannot be read or written in either shape.
+    /// The request's sectors cannot be read or written in either shape.
     Failed(HeldRequest),
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Entry {
 pub(crate) struct BorderTurn {
     /// Requests that begin or fail now.
     pub(crate) entries: Vec<Entry>,
-    /// No request from before the window that moves next is left.
+    /// Whether all requests from before the window that moves next have ended.
     pub(crate) is_passed: bool,
 }
 
@@ -83,7 +83,7 @@ impl BorderGate {
         Self { state: Mutex::new(State { border, regions, waiting }) }
     }
 
-    /// Admits a request or has it fail; `None` if the gate keeps it.
+    /// Admits a request or fails it; `None` if the gate holds it.
     pub(crate) fn enter(&self, request: HeldRequest) -> Option<Entry> {
         let mut state = self.state.lock().expect("counting does not panic");
         match state.admit(request) {
@@ -105,12 +105,12 @@ impl BorderGate {
         self.state.lock().expect("looking does not panic").regions.border().unwrap_or(0)
     }
 
-    /// The distribution over shards for requests that go to one shape only.
+    /// The distribution over shards of requests that go to only one of the two shapes.
     pub(crate) fn on_side(&self, is_after: bool) -> Regions {
         self.state.lock().expect("looking does not panic").regions.on_side(is_after)
     }
 
-    /// Moves the border. The caller owns the array: changes come in the order of its turns.
+    /// Moves the border. The caller owns the array, so changes arrive in the order of its turns.
     pub(crate) fn turn(&self, change: BorderChange) -> BorderTurn {
         let mut state = self.state.lock().expect("counting does not panic");
         let state = &mut *state;

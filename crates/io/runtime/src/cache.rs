@@ -19,8 +19,8 @@ const STRIPES_MAX: u64 = 64 << 10;
 /// address space is reserved; unused pages take no memory.
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
 
-/// If address space is limited, a cache can be tuned up to this fraction of what is left: an
-/// eighth.
+/// If address space is limited, a cache can be tuned up to this fraction of the free address space:
+/// an eighth.
 const ADDRESSES_PART: u64 = 8;
 
 /// Maximum bytes to which a cache can be tuned in this process.

@@ -135,7 +135,8 @@ impl CacheFile {
         Ok(Self { file, stamped: Mutex::new(stamped), shards, blocks })
     }
 
-    /// Reserves the file's memory: without it a store to the file could kill the process.
+    /// Reserves the file's memory: without reserved memory a store to the file could kill the
+    /// process.
     ///
     /// # Errors
     /// Memory is short, or the file system cannot reserve it.
@@ -159,17 +160,16 @@ impl CacheFile {
         self.shards.iter().all(is_empty)
     }
 
-    /// Tells the file that the content of the previous process's file is being written to the
-    /// array. Updates of superblocks are stamped in that file as well until
-    /// [`CacheFile::unfollow`]. So a third process accepts the previous file if this process is
-    /// killed.
+    /// Stamps updates of superblocks also in `found`, the file of the previous process, until
+    /// [`CacheFile::unfollow`]. Meanwhile the content of `found` is written to the array. So a
+    /// third process accepts the previous file if this process is killed.
     pub fn follow(&self, found: File, stamp: &CacheStamp) {
         let mut stamped = self.stamped();
         stamped.stamp = stamp.clone();
         stamped.found = Some(found);
     }
 
-    /// Tells the file that all content of the previous process's file is on the members.
+    /// Ends the stamps in the previous process's file: all its content is on the members.
     pub fn unfollow(&self) {
         self.stamped().found = None;
     }
@@ -401,7 +401,7 @@ fn of_shard(file: &File, base: u64, blocks: u32) -> Result<Vec<FoundWrite>, Cach
     Ok(found.into_iter().map(|(_, write)| write).collect())
 }
 
-/// A stamp with its number, if it is whole.
+/// Reads the stamp at `place` and its number; `None` if the stamp is not whole.
 fn stamp(header: &[u8], place: usize) -> Option<(u64, CacheStamp)> {
     let bytes = &header[place..place + STAMP_BYTES];
     let is_whole = number64(bytes, 56) == u64::from(crc32c::crc32c(&bytes[..56]));

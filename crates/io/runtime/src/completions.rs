@@ -33,7 +33,7 @@ pub(crate) fn connect(core: &Arc<Core>, member: &Arc<MemberHandle>) {
     assert!(is_first, "a member is registered once");
 }
 
-/// The place where ring operations of one member end.
+/// Receives the completions of one member's ring operations.
 struct Port {
     core: Weak<Core>,
     member: MemberId,
@@ -69,7 +69,7 @@ impl Handler for Port {
                 ),
                 _ => unreachable!("a plain transfer reads or writes"),
             };
-            // Dropped first, so that the lease goes back before any machine receives the end.
+            // The lease on the bytes is dropped before any machine receives the operation's result.
             drop(done);
             let result = ring::ended(raw, raw_operation, result, worker.batch());
             member.admission.leave();
@@ -114,7 +114,7 @@ fn run(core: &Weak<Core>, member: &MemberHandle) {
         // The member's scheduler is a machine as well, so a panic inside it ends the process.
         let _guard = AbortOnPanic::new();
         let submitter = Submitter::new(&core, member);
-        // A look is no client's request: its end says nothing about the member's other operations.
+        // `Look` is no client's request: its end says nothing about the member's other operations.
         let is_request = !matches!(operation, Operation::Look);
         if is_request {
             member.admission.begin_aside();

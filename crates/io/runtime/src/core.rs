@@ -89,7 +89,7 @@ pub(crate) struct Core {
     pub(crate) updates: Updates,
     /// Keeps copies of acknowledged writes beyond the process.
     pub(crate) cache_file: Option<Arc<CacheFile>>,
-    /// Where windows of a reshape are copied, and the window whose copy counts now.
+    /// The file for copies of a reshape's windows, and the window whose copy counts now.
     pub(crate) window_copy: Option<Arc<WindowCopy>>,
     pub(crate) copied_window: Mutex<Option<CopiedWindow>>,
     /// The reshape under way, as it was when the array was opened.
@@ -112,7 +112,7 @@ pub(crate) struct End {
     /// Whether a successor takes the array over, so that the stop is not reported.
     has_successor: AtomicBool,
     changed: Condvar,
-    /// Watches for members that vanish while the checks of members rest; present once that was
+    /// Watches for members that vanish while the checks of members rest; present once a watch was
     /// requested.
     pub(crate) sentinel: OnceLock<Arc<Sentinel>>,
     /// The alarm's thread, if no worker keeps the time, and the sentinel's thread.
@@ -133,7 +133,7 @@ impl End {
         self.has_successor.store(true, Ordering::Release);
     }
 
-    /// Whether the notice is not reported: it tells of a stop before the array is opened anew.
+    /// Whether the notice is not reported: it announces the stop of an array that is opened anew.
     pub(crate) fn is_no_news(&self, notice: &Notice) -> bool {
         matches!(notice, Notice::Stopped { .. }) && self.has_successor.load(Ordering::Acquire)
     }

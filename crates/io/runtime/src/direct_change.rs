@@ -1,8 +1,8 @@
 //! The change of shape of an array without redundancy, as the driver writes it to members while the
 //! array is stopped.
 //!
-//! Place in the flow: [`crate::reshape`] notes it, [`crate::volume`] has it written. The engine
-//! makes the superblocks ([`braid_engine::reshape::superblocks_of_change`]).
+//! Place in the flow: [`crate::reshape`] notes the change, [`crate::volume`] has it written. The
+//! engine makes the superblocks ([`braid_engine::reshape::superblocks_of_change`]).
 
 use braid_engine::array::MemberId;
 use braid_member::Member;

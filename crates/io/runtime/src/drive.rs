@@ -10,9 +10,9 @@
 //!   other threads: event into the shard's inbox ──▶ a worker is told once, until it has looked
 //!   worker, a turn: completions → events (all of them) → shards driven → operations → one submit
 //! ```
-//! While workers exist, a thread that is no worker never drives a machine: it would have to hand
-//! over each operation, and this way it hands over one event. Once the workers have stopped, that
-//! thread drives machines, and members' threads carry out the operations ([`crate::executor`]).
+//! While workers exist, a thread that is no worker never drives a machine: it hands over one event
+//! instead of each operation. Once the workers have stopped, that thread drives machines, and
+//! members' threads carry out the operations ([`crate::executor`]).
 
 use std::collections::VecDeque;
 use std::iter;
@@ -61,7 +61,7 @@ impl Core {
         self.drive_here(scratch);
     }
 
-    /// Leaves shards on the list to workers that sleep. Shards for which no worker sleeps stay on
+    /// Hands shards on the list to workers that sleep. Shards for which no worker sleeps stay on
     /// the list.
     pub(crate) fn hand_over(self: &Arc<Self>, machines: &mut VecDeque<Machine>) {
         if let Some(drivers) = &self.workers {
@@ -118,8 +118,8 @@ impl Core {
         self.shard(index).combiner.combine_carrying(effects, carry);
     }
 
-    /// One turn with ownership: events in, effects out. Reports are passed on under ownership, so
-    /// that the array receives them in order.
+    /// One turn of a shard by its owner: events in, effects out. The owner also passes the shard's
+    /// reports on, so that the array receives them in order.
     fn turn_shard(
         &self,
         index: ShardIndex,
@@ -165,8 +165,8 @@ impl Core {
             let purpose = shard.purpose_of(&io);
             member_ios.push((self.on_device(index, io), purpose));
         }
-        // Done under ownership, and before replies leave: the cache file has every acknowledged
-        // write, and no write that an answer has undone.
+        // The shard's owner stores the records before replies leave. So the cache file has every
+        // acknowledged write, and no write that an answer has undone.
         let mut part = None;
         while let Some(record) = shard.poll_cache_record() {
             let file = self.cache_file.as_ref().expect("only where there is one");
@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// The request with its sector counted from the lower of the member's data areas: during a
-    /// reshape a member has one for each shape.
+    /// reshape a member has a data area for each shape.
     fn on_device(&self, index: ShardIndex, io: MemberIo) -> MemberIo {
         if self.clients.border.is_none() {
             return io;
@@ -235,9 +235,9 @@ impl Core {
         }
     }
 
-    /// Gives member operations to their members' schedulers. All operations go there before any is
-    /// dispatched, so that adjacent ones merge. Operations that ended at once are events for the
-    /// shard, which then takes another turn.
+    /// Gives member operations to their members' schedulers. All operations reach the schedulers
+    /// before any is dispatched, so that adjacent ones merge. Operations that ended at once are
+    /// events for the shard, which then takes another turn.
     fn begin(
         &self,
         index: ShardIndex,
@@ -301,8 +301,8 @@ impl Core {
         machines.append(&mut effects.machines);
     }
 
-    /// One turn with ownership. Views, superblock writes, flushes and notices are queued under
-    /// ownership, so that they keep their order; queueing never waits.
+    /// One turn of the array by its owner. The owner queues views, superblock writes, flushes and
+    /// notices, so that they keep their order; queueing never waits.
     fn turn_array(
         &self,
         array: &mut Array,
@@ -348,7 +348,7 @@ impl Core {
                             array.handle_write_mostly(now, member, is_it)
                         }
                     };
-                    // Fails if the caller no longer waits, and then no answer is needed.
+                    // The send fails if the caller no longer waits, and then no answer is needed.
                     let _ = answer.send(changed);
                 }
                 ArrayEvent::Bitmap(wanted, answer) => {
@@ -443,8 +443,8 @@ impl Core {
                         effects.machines.push_back(machine);
                     }
                 }
-                // Under ownership: changes of two threads' turns would be taken in any order, and
-                // one that lets go could end the hold of the next.
+                // Done by the array's owner. Otherwise two threads could apply their changes in any
+                // order, and a change that ends a hold could end the hold of the next change.
                 ArrayEffect::Border(change) => effects.borders.push(self.turn_border(change)),
                 ArrayEffect::Keep { start, sectors } => effects.copies.push((start, sectors)),
                 ArrayEffect::Move(piece) => effects.pieces.push(piece),
@@ -466,8 +466,8 @@ impl Core {
                 }
             }
         }
-        // Set while this thread owns the array machine, so that an older moment never replaces a
-        // newer one.
+        // The alarm is set while this thread owns the array machine, so that an older moment never
+        // replaces a newer one.
         let due = array.poll_timeout().into_iter().chain(pace_at).min();
         self.arm(self.alarm.set(Machine::Array, due));
     }
@@ -507,8 +507,8 @@ impl Core {
                 if let Some(file) = &self.cache_file
                     && let Err(error) = file.note_update(state.events, time)
                 {
-                    // The next process will refuse the file and report that, so a log message is
-                    // enough here.
+                    // The next process will refuse the cache file and report the refusal, so a log
+                    // message is enough here.
                     log::cache_file_not_stamped(&error);
                 }
                 let handle = members.get(member)?;

@@ -45,7 +45,7 @@ pub(crate) enum ArrayEvent {
     MemberLost(Cause),
     SitOut(SitOut),
     Patience(Patience),
-    /// A member that is away has failed, and does not come back.
+    /// A member that is away has failed, and does not return to the array.
     StaysAway(Cause),
     /// Members with requests in flight, each with the milliseconds since its last request ended.
     Silence(Vec<(MemberId, u64)>),
@@ -62,10 +62,10 @@ pub(crate) enum ArrayEvent {
     BorderPassed,
     /// The copy of a window of a reshape is durable, or has failed.
     Kept(Result<(), Fault>),
-    /// A window of a reshape was read, but for sectors that no member could give.
+    /// A window of a reshape was read, except sectors that no member could give.
     LossyWindow(CopiedWindow),
-    /// The piece of a reshape that begins at this sector was moved, but for the sectors that no
-    /// member could give; or it has failed.
+    /// The piece of a reshape that begins at this sector was moved, except sectors that no member
+    /// could give; or the move has failed.
     Moved(u64, Result<Vec<Range<u64>>, Fault>),
     Pace,
     Timeout,
@@ -81,7 +81,7 @@ pub(crate) enum ArrayEvent {
 pub(crate) enum MemberChange {
     /// A member joins and wants this slot.
     Add(SpareSetup, Option<Wish>),
-    /// The member that was away comes back as this new member.
+    /// The member that was away returns to the array as this new member.
     Return(MemberId, SpareSetup),
     Fail(MemberId),
     Remove(MemberId),

@@ -18,7 +18,7 @@ use braid_geometry::{Geometry, LogicalSector, MemberSector, SECTOR_BYTES, Slot};
 use crate::core::Core;
 use crate::volume::Volume;
 
-/// Maximum questions to members for one request; the client asks again for the rest.
+/// Maximum queries to members for one request; the client requests the remaining range again.
 const QUESTIONS_MAX: usize = 4096;
 
 /// A run of bytes of the array.
@@ -70,8 +70,8 @@ impl Volume {
     }
 }
 
-/// Whether a sector is in a hole, and for how many sectors from there on that holds, at most
-/// `left`.
+/// Whether sector `at` is in a hole, and for how many sectors from `at` on the answer holds, at
+/// most `left`.
 fn run(core: &Core, geometry: &Geometry, at: LogicalSector, left: u64) -> (bool, u64) {
     let ask = |slot: Slot, sector: MemberSector, sectors: u64| {
         let view = core.view.lock().expect("setting does not panic");

@@ -28,8 +28,8 @@ const CREDIT: u32 = 32;
 /// Without credit, one of this many lone long writes is handed over.
 const TRY_EVERY: u32 = 64;
 
-/// The workers' guess about the clients. Threads that count at the same time may lose a count,
-/// which costs a wake-up.
+/// The workers' guess whether clients have several requests at once. Threads that count at the same
+/// time may lose a count, which costs a wake-up.
 #[derive(Debug)]
 pub(crate) struct HandOver {
     /// The shortest write in bytes that is worth a wake-up; 0 disables handing over.

@@ -16,7 +16,7 @@
 //!
 //! No thread ever waits for a shard. A thread with an event leaves it in the shard's inbox and
 //! tries to become the owner ([`braid_dispatch::Combiner`]). If another thread owns the shard, the
-//! first goes on with other work.
+//! first thread continues with other work.
 //!
 //! # Layers
 //!
@@ -41,7 +41,7 @@
 //!
 //! Ends, moments, settings, and members that come and go wake machines.
 #![deny(unsafe_code)]
-// loom explores the hand-overs of a few modules, so the other modules are unused there.
+// loom explores the hand-overs of a few modules, so the other modules are unused under loom.
 #![cfg_attr(loom, allow(dead_code))]
 
 // The models and the executor's tests share the tests' kit, which uses this crate's name from

@@ -197,8 +197,8 @@ pub(crate) fn stopping() {
     info!(target: ARRAY, "array is being stopped");
 }
 
-/// Logs that a member has ended all its operations after being away, and does not come back by
-/// itself.
+/// Logs that a member has ended all its operations after being away, and does not return to the
+/// array by itself.
 pub(crate) fn stays_away(member: MemberId, why: &dyn std::fmt::Display) {
     warn!(target: ARRAY, member = member.0, %why, "a member stays away");
 }

@@ -15,8 +15,8 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Number of idle looks in a row before looks rest; more than a stuck member needs to be trusted
-/// again.
+/// Number of checks in a row that find all members idle before checks rest. A stuck member needs
+/// fewer checks to be trusted again.
 pub(crate) const CALM_LOOKS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) struct Looks {
 
 impl Looks {
     /// Notes that a member was given a request, or that the sentinel reported a member. Returns
-    /// true if looks rested; the caller must then start them.
+    /// true if the checks of members rested; the caller must then start them.
     pub(crate) fn note_asked(&self) -> bool {
         // The flag is cleared at most twice a second, so nearly all callers find it set.
         if self.was_asked.load(Ordering::SeqCst) {
@@ -69,13 +69,14 @@ impl Looks {
         }
         self.calm.store(0, Ordering::Relaxed);
         self.rests.store(true, Ordering::SeqCst);
-        // A thread may have noted a request just before the checks rested, and so not have resumed
-        // them.
+        // A thread may have noted a request just before the checks rested, and then has not resumed
+        // the checks.
         let is_asked = self.was_asked.load(Ordering::SeqCst);
         if is_asked && self.wake() { Next::Look } else { Next::Rest }
     }
 
-    /// Keeps looks from ever resting, since the sentinel cannot report every change.
+    /// Keeps the checks of members from ever resting, since the sentinel cannot report every
+    /// change.
     pub(crate) fn stay_awake(&self) {
         self.calm.store(0, Ordering::Relaxed);
     }
@@ -110,7 +111,7 @@ mod tests {
         assert!(!looks.wake());
     }
 
-    /// A file is deleted during the last look, after that look has passed the file's member.
+    /// A file is deleted during the last check, after that check has passed the file's member.
     #[test]
     fn what_is_heard_during_the_last_look_is_looked_at() {
         let looks = Looks::default();
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(looks.note_look(true), Next::Look);
     }
 
-    /// Two threads meet in each round, as close as possible: one asks while the other goes to rest.
+    /// Two threads meet in each round: one notes a request as the other lets the checks rest.
     #[test]
     fn who_asks_and_who_rests_never_miss_each_other() {
         const ROUNDS: usize = 20_000;

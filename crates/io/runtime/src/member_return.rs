@@ -25,7 +25,7 @@ use crate::members::rejoining::Next;
 use crate::operator::AddError;
 use crate::sync::{Arc, thread};
 
-/// Why a member that answers again does not come back.
+/// Why a member that answers again does not return to the array.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReturnError {
     #[error(transparent)]
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// Flushes a member and reads its superblock, if the member is away and may come back now.
+    /// Flushes a member and reads its superblock, if the member is away and may return now.
     fn ask_to_rejoin(self: &Arc<Self>, id: MemberId) {
         let is_away = |array: &Array| array.away().iter().any(|(member, _)| *member == id);
         let (is_away, may_return) = self.look(|array| (is_away(array), array.may_return(id)));
@@ -130,7 +130,7 @@ impl Core {
         let members = self.members.load();
         members.iter().for_each(|member| member.set_write_mostly(number.into(), true));
         drop(members);
-        // If the array refuses the mark, the member has come back all the same.
+        // If the array refuses the write-mostly mark, the member has returned all the same.
         let _as_before = self.change_members(MemberChange::WriteMostly(id, true));
     }
 }

@@ -82,8 +82,8 @@ impl Opened {
         let cache = Cache { unit_bytes: options.cache.unit_bytes.max(unit_min), ..options.cache };
         let mut options = Options { cache, ..options.clone() };
         if assembled.reshape.is_some() {
-            // In a reshape no write is acknowledged early: the cache names a write by its place in
-            // one shape.
+            // In a reshape no write is acknowledged early: the cache names a write by its position
+            // in one shape.
             (options.cache.mode, options.cache_file) = (CacheMode::WriteThrough, None);
         }
         let options = &options;
@@ -110,7 +110,7 @@ impl Opened {
         {
             log::no_window_copy(&error);
         }
-        // md may have begun the reshape. Without the file windows in place fail, and others move.
+        // md may have begun the reshape. Without the copy file windows in place fail; others move.
         let reshape_point = ReshapePoint::of(&assembled.newest);
         if let (Some(point), Some(copy), false) =
             (reshape_point, &options.window_copy, options.read_only)
@@ -226,8 +226,8 @@ fn lose(core: &Arc<Core>, id: MemberId, (_, range, error): &UnrecordedMember) {
     core.drive(Machine::Array);
 }
 
-/// For members in memory: the most sectors of stripes that are computed before they are written. So
-/// many stay in a processor's own cache until the write.
+/// Maximum sectors of stripes that are computed before they are written, for members in memory.
+/// This many sectors stay in a processor's own cache until the write.
 const WARM_SECTORS_MAX: usize = 512;
 
 fn cell(
@@ -237,7 +237,7 @@ fn cell(
     let (blocks, block_sectors) = (shard.arena_blocks(), shard.block_sectors());
     let memory = ShardMemory::new(blocks, block_sectors, Arc::clone(requests));
     let memory = memory.map_err(OpenError::Memory)?;
-    // Members that wait for a device get all writes of a step together, since adjacent ones merge.
+    // Members that wait for a device get all writes of a step together: adjacent writes merge.
     let is_memory = members.iter().all(|one| handle::is_memory(&*one.open.device));
     let stripe_sectors = block_sectors as usize * members.len();
     let warm = (WARM_SECTORS_MAX / stripe_sectors.max(1)).max(1);
@@ -351,8 +351,8 @@ fn joining(opening: &Opening, mut members: Vec<Option<OpenMember>>) -> Vec<Joini
     (0..).zip(&opening.members).map(join).collect()
 }
 
-/// Takes the members in and starts the alarm. If a thread cannot be started, the running
-/// threads end and their devices close.
+/// Registers the members and starts the alarm. If a thread cannot be started, the running threads
+/// end and their devices close.
 fn begin(core: &Arc<Core>, joining: Vec<JoiningMember>) -> std::io::Result<()> {
     let begun = joining.into_iter().try_for_each(|JoiningMember { id, open, slot }| {
         core.register_member(id, (open.device, open.superblock), slot)

@@ -25,7 +25,7 @@ pub enum OpenError {
     NotRecorded {
         /// The member's index in the input of assembly.
         index: usize,
-        /// The error.
+        /// The error of the second write.
         source: MemberError,
     },
     /// Threads could not be started.
@@ -36,7 +36,7 @@ pub enum OpenError {
     WindowCopy {
         /// The copy's file.
         path: std::path::PathBuf,
-        /// The error.
+        /// The error of the read.
         source: std::io::Error,
     },
     /// The address space has no room for the stripes' memory.
@@ -50,7 +50,7 @@ pub enum OpenError {
     Direct {
         /// The member's index in the input of assembly.
         index: usize,
-        /// The error.
+        /// The error of the switch to direct I/O.
         #[source]
         source: DirectError,
     },

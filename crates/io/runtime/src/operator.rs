@@ -21,7 +21,7 @@ use crate::sync::Arc;
 use crate::sync::mpsc::channel;
 use crate::volume::Volume;
 
-/// How long a call waits for a drained member, or for superblocks. The caller's own limit must be
+/// How long a call waits for a drained member, or for superblocks. The caller's own timeout must be
 /// longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
@@ -35,8 +35,8 @@ pub struct MemberLook {
     pub path: PathBuf,
     /// Identity of the device, whatever the path leads to by now.
     pub key: IdentityKey,
-    /// Whether the member is in the array, with or without a slot. Otherwise it is out, and only
-    /// held open.
+    /// Whether the member is in the array, with or without a slot. Otherwise the member is out, and
+    /// only its device is open.
     pub is_in: bool,
     /// The member's superblock, as last written or being written.
     pub superblock: Superblock,
@@ -139,8 +139,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Sectors that a former member would keep, without recovery, if it came back now. `found` is
-    /// the newest superblock on it.
+    /// Sectors that a former member would keep, without recovery, if it returned now. `found` is
+    /// the newest superblock on its device.
     #[must_use]
     pub fn would_keep(&self, found: &Superblock) -> u64 {
         let core = self.core();
@@ -212,7 +212,8 @@ impl Volume {
     /// Removes a member that is out, or a spare, and closes its device.
     ///
     /// # Errors
-    /// The member has a slot. Or operations on it have not ended: then a later call closes it.
+    /// The member has a slot, or operations on the member are in flight; a later call closes a
+    /// member without a slot.
     pub fn remove_member(&self, id: MemberId) -> Result<(), RemoveError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -244,7 +245,7 @@ impl Volume {
         }
         let device = core.take_out(id);
         let zeroes = vec![0; superblock.to_bytes().len()];
-        // If it cannot be written, the next start finds the spare, and lets it go again.
+        // If the zeroes cannot be written, the next start finds the spare and removes it again.
         let _found_again = device.write_at(&zeroes, superblock.offset_bytes(), true);
         Ok(())
     }
@@ -268,7 +269,7 @@ impl Volume {
             members.map(|id| (id, array.slot_to_replace(id))).collect()
         };
         let members = core.array.inspect(look, || core.drive(Machine::Array));
-        // The view is read last, so that it includes a member that got its slot in between.
+        // The view is read last, so that it includes a member that got its slot meanwhile.
         let view = self.view();
         members.into_iter().filter(|(id, _)| !view.is_used(*id)).collect()
     }

@@ -42,7 +42,7 @@ pub enum Direct {
 }
 
 impl Direct {
-    /// Switches a member to direct I/O, if the setting asks for that.
+    /// Switches a member to direct I/O, if this setting demands direct I/O.
     ///
     /// # Errors
     /// The member must switch and cannot. For a file that is an error only if every member must
@@ -78,8 +78,8 @@ pub struct Options {
     pub cache_file: Option<Arc<CacheFile>>,
     /// Copies of a reshape's windows that overwrite their source; `None` without a state folder.
     pub window_copy: Option<Arc<WindowCopy>>,
-    /// Hears of each update of superblocks before it begins, and agrees to it; `None` if no update
-    /// waits.
+    /// Receives each update of superblocks before the update begins, and agrees to it; `None` if no
+    /// update waits for consent.
     pub consenter: Option<Consenter>,
     /// How members are scheduled.
     pub scheduling: Scheduling,
@@ -104,8 +104,8 @@ pub struct Options {
     pub direct: Direct,
     /// The shortest write, in bytes, that a worker hands to a worker that sleeps; 0: never.
     pub hand_over_bytes: u64,
-    /// Workers shared with others, which outlive the volume. Without them the volume starts its
-    /// own, if it uses any.
+    /// Shared workers, which outlive the volume. With `None` the volume starts its own workers, if
+    /// it uses any.
     pub workers: Option<Arc<Workers>>,
 }
 

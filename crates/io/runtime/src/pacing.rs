@@ -185,8 +185,8 @@ impl Pacing {
 }
 
 impl Pacer {
-    /// Publishes the pacing state for clients' threads. If one of them ended a silence meanwhile,
-    /// this sets `SILENT` again, so that the next request reports itself once more.
+    /// Publishes the pacing state for clients' threads. If a client ended a silence meanwhile,
+    /// `SILENT` is set again, so that the next request reports itself once more.
     fn say(&mut self, state: u8, heard: &AtomicU8) {
         if std::mem::replace(&mut self.state, state) != state || state == SILENT {
             heard.store(state, Ordering::Release);

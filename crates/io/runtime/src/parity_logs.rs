@@ -115,7 +115,7 @@ impl Volume {
     ///
     /// # Errors
     /// The change is refused, and nothing changed. With [`LogRefusal::Busy`] the change was made,
-    /// but superblocks do not record it yet; they will if members answer.
+    /// but superblocks record it only once members answer.
     pub fn change_logs(&self, kind: Option<LogKind>) -> Result<(), LogError> {
         let core = self.core();
         let _one = core.membership.lock().expect("changing members does not panic");
@@ -132,7 +132,8 @@ impl Volume {
         answered.recv().expect("the array answers")?;
         log::tuned("parity-logs", &kind);
         if !core.comes_to(Array::are_logs_settled) {
-            // If the array refuses now, its refusal says why.
+            // The change has not settled in time. If the array refuses it now, the refusal is the
+            // error.
             self.may_change_logs(kind)?;
             return Err(LogRefusal::Busy.into());
         }

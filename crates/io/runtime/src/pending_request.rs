@@ -1,8 +1,8 @@
 //! A client's request between two of its steps, and the client that receives its outcome.
 //!
 //! Place in the flow: kept with the engine's request in whole sectors that the current step became
-//! ([`crate::requests`]). When that request is answered, [`crate::steps`] takes this one up again.
-//! The engine's [`RequestPlan`] decides the steps.
+//! ([`crate::requests`]). When the engine's request is answered, [`crate::steps`] resumes the
+//! client's request. The engine's [`RequestPlan`] decides the steps.
 
 use braid_engine::Instant;
 use std::ops::Range;
@@ -67,7 +67,7 @@ pub(crate) enum Resumption {
     WindowRead(u64),
     /// A piece of a reshape was read from the old shape.
     PieceRead(MovedPiece),
-    /// A part of a window or piece was read, after a read of all of it had failed.
+    /// A part of a window or piece was read, after a read of the whole had failed.
     PartRead(Box<PartialRead>),
     /// The piece of a reshape that begins at this sector was written in the new shape, with other
     /// content in the place of these lost sectors.
@@ -80,7 +80,7 @@ pub(crate) struct PartialRead {
     pub(crate) search: UnreadableSearch,
     /// The part that is being read.
     pub(crate) part: Range<u64>,
-    /// First sector of the whole read, and the bytes so far.
+    /// First sector of the whole read, and the bytes read so far.
     pub(crate) start: u64,
     pub(crate) bytes: Payload,
 }
@@ -112,7 +112,7 @@ impl PendingRequest {
         std::mem::take(&mut self.around)
     }
 
-    /// The memory around `patch`. Writes that need such memory run alone, so only one exists.
+    /// The memory around `patch`. Writes that need such memory run alone, so only one is in use.
     pub(crate) fn around(&mut self, patch: &Patch) -> Result<&mut [u8], RequestError> {
         let length = patch.sectors * SECTOR_BYTES;
         if self.around.len() as u64 != length {

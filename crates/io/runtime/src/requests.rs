@@ -17,8 +17,8 @@ use crate::sync::flaw::{self, Flaw};
 use crate::sync::{Arc, Mutex, MutexGuard, thread};
 
 /// Maximum pieces of one request that shards may have at once. A request that zeroes a whole array
-/// has a million pieces; the rest is cut as earlier pieces are answered. Models use a low limit so
-/// that this happens.
+/// has a million pieces; later pieces are cut as earlier ones are answered. Models use a low limit
+/// so that requests exceed it.
 const PIECES_OUT_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Number of tables of requests: several, so that threads seldom meet at one lock.
@@ -74,7 +74,7 @@ struct State {
     is_left: bool,
     /// The failure of a member that made the last failed piece fail, if any.
     cause: Option<Cause>,
-    /// The request's place at the border of a reshape, until its answer.
+    /// The request's ticket for the border of a reshape, until the request is answered.
     ticket: Option<BorderTicket>,
 }
 
@@ -97,7 +97,7 @@ impl Request {
     }
 
     /// The bytes of a read with abandoned parts: reconstructed runs come from the shadow buffer,
-    /// the rest from the client's own, which no read writes any more.
+    /// other runs from the client's own buffer, which no read writes any more.
     fn join(&self, result: Result<(), Fault>) -> Payload {
         let shadow = self.shadow.lock().expect("making it does not panic").take();
         let Some(mut shadow) = shadow else {
@@ -269,7 +269,7 @@ impl Requests {
         self.find(id).expect("a request in flight")
     }
 
-    /// A request; `None` if the request is over, so that a read of it was abandoned.
+    /// A request; `None` if the request has ended, so that a read for it was abandoned.
     pub(crate) fn find(&self, id: RequestId) -> Option<Arc<Request>> {
         self.table(id).in_flight.get(&id.0).map(Arc::clone)
     }
@@ -334,8 +334,8 @@ impl Requests {
     }
 }
 
-/// Waits until this is the sole reference. Another thread may still hold one for the end of a
-/// finished copy, or for a look at the answer; both are a few instructions from dropping it.
+/// Waits until `shared` is the only reference. Another thread may hold a reference at the end of a
+/// finished copy, or to look at the answer, and soon drops it.
 fn alone<T>(shared: &mut Arc<T>) -> &mut T {
     while Arc::get_mut(shared).is_none() {
         thread::yield_now();

@@ -1,8 +1,8 @@
 //! Changes of shape, as the operator asks for them: proposals, and the steps that need superblocks.
 //!
 //! Place in the flow: above the volume. The engine proposes and records a change
-//! ([`braid_engine::reshape`], [`ShapeChange`]); [`Volume::reopen`] goes on with it. While a
-//! reshape moves data, the machines need nothing from here.
+//! ([`braid_engine::reshape`], [`ShapeChange`]); [`Volume::reopen`] continues it. While a reshape
+//! moves data, the machines need nothing from this file.
 //!
 //! ```text
 //!   propose ─▶ begin ─▶ Notice::ShapeRecorded ─▶ reopen ─▶ data moves ─▶ JobEnded ─▶ finish
@@ -10,8 +10,8 @@
 //!                          └───────────── turn round ◀─────────┘      ShapeRecorded ◀───┘
 //! ```
 //!
-//! An array without redundancy writes no superblocks while it runs. [`Volume::reopen`] writes those
-//! of the change ([`DirectChange`]) between the stop and the start.
+//! An array without redundancy writes no superblocks while it runs. [`Volume::reopen`] writes the
+//! superblocks of the change ([`DirectChange`]) between the stop and the start.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ use crate::sync::mpsc::channel;
 use crate::sync::{Arc, MutexGuard};
 use crate::volume::Volume;
 
-/// The most bytes of a member that a measurement of its speed reads.
+/// Maximum bytes that a measurement of a member's speed reads.
 const MEASURED_BYTES: usize = 4 << 20;
 
 /// Why a change of an array's shape failed.
@@ -94,12 +94,12 @@ impl Volume {
         wish: &ShapeWish,
         resting_sectors: u64,
     ) -> Result<ShapeProposal, ReshapeError> {
-        // The array's end stays where it was found until the change is on its way.
+        // Until the change has begun, this lock keeps the array's end where it is.
         let _one = self.changing.lock().expect("a change of shape does not panic");
         let known = self.known_members();
         let proposal = self.proposal(wish, &known, resting_sectors)?;
         if let Some(copy) = &self.core().window_copy {
-            // A copy that an earlier reshape left must not count for this one.
+            // A copy that an earlier reshape left must not count for this reshape.
             if proposal.is_in_place() { copy.prepare()? } else { copy.remove()? }
         }
         if self.geometry().level().family() == Family::Direct {
@@ -128,7 +128,8 @@ impl Volume {
         self.direct_change.lock().expect("noting does not panic")
     }
 
-    /// Makes the new shape the only one, when all data has moved. As [`Self::begin_reshape`].
+    /// Makes the new shape the only one, when all data has moved. Reports as
+    /// [`Self::begin_reshape`].
     ///
     /// # Errors
     /// Not all data has moved, or the array takes no changes.
@@ -141,7 +142,7 @@ impl Volume {
         self.change_shape(ShapeChange::Finish { areas })
     }
 
-    /// Lets the reshape go back to the old shape, once no window is moving. As
+    /// Turns the reshape back to the old shape, once no window is moving. Reports as
     /// [`Self::begin_reshape`].
     ///
     /// # Errors
@@ -161,7 +162,7 @@ impl Volume {
         self.look_at_array(Array::reshape)
     }
 
-    /// Whether a RAID-0 changes its shape, as a RAID-4 without parity.
+    /// Whether a RAID-0 is changing its shape, in the form of a RAID-4 without parity.
     #[must_use]
     pub fn is_striping(&self) -> bool {
         self.look_at_array(Array::is_striping)
@@ -233,7 +234,7 @@ impl Volume {
         known: &[KnownMember],
         resting_sectors: u64,
     ) -> Result<ShapeProposal, WishError> {
-        // A PPL rests meanwhile, so its place is free.
+        // A PPL rests during the change of shape, so its place is free.
         let mut known = known.to_vec();
         known.iter_mut().for_each(|(_, superblock, _)| superblock.name_ppl(None));
         let members = self.shape_members(&known);
@@ -245,7 +246,7 @@ impl Volume {
         propose(&members, limits, wish)
     }
 
-    /// The members of the array that have a superblock of it, spares included.
+    /// The array's members that have a superblock, spares included.
     fn known_members(&self) -> Vec<KnownMember> {
         let is_in: Vec<MemberId> = self.look_at_array(Array::members);
         let core = self.core();

@@ -87,7 +87,7 @@ impl Scheduling {
             Elevator::Auto | Elevator::None => Policy::None,
         };
         let best = if is_multiplexed { Settings::multiplexed() } else { Settings::default() };
-        // At each member, the same bound that the multiplexer keeps over all members.
+        // Each member holds operations no longer than the multiplexer does over all members.
         let hold_max_ns = self.turns.period_ns.saturating_mul(2);
         let ElevatorTuning { read_expiry_ns, write_expiry_ns, writes_starved, batch, depth } =
             self.tuning;
@@ -136,7 +136,7 @@ impl Scheduling {
 
     /// The settings of the multiplexer; `one_turns` says whether a member is rotational. With
     /// `auto` the multiplexer needs writes that are acknowledged early. If every writer waits for
-    /// the members, no flusher shares them with readers, so reads need not be held.
+    /// the members, no flusher shares the members with readers, so reads need not be held.
     pub(crate) fn settings_of_turns(
         &self,
         one_turns: bool,

@@ -45,7 +45,7 @@ pub(crate) struct ShardEffects {
     pub(crate) ended: RefCell<Vec<ShardEvent>>,
 }
 
-/// Effects of the array's turns, except effects that are sent to shards under ownership.
+/// Effects of the array's turns, except effects sent to shards while the array is owned.
 #[derive(Default)]
 pub(crate) struct ArrayEffects {
     pub(crate) machines: VecDeque<Machine>,
@@ -54,9 +54,9 @@ pub(crate) struct ArrayEffects {
     /// Operations for members. Each member has at most one flush and one superblock write in the
     /// list, so the order of the operations does not matter.
     pub(crate) operations: Vec<(MemberId, Operation)>,
-    /// Members that leave the array after these operations have begun.
+    /// Members that leave the array after `operations` have begun.
     pub(crate) left: Vec<MemberId>,
-    /// Requests that a reshape's border has let go, and pieces that move.
+    /// Requests that a reshape's border has released, and pieces that move.
     pub(crate) borders: Vec<BorderTurn>,
     pub(crate) pieces: Vec<MovedPiece>,
     /// Windows of a reshape to copy: first sector and number of sectors.

@@ -1,17 +1,17 @@
 //! A client's request, step by step: the shards get one step, and the next step begins at its end.
 //!
 //! Place in the flow: below the loop ([`crate::drive`]). The loop calls this file with the
-//! machines' answers. Then it drives the machines that got events, which each call notes in
-//! `machines`.
+//! machines' answers. Each call notes in `machines` the machines that got events, and the loop
+//! drives them.
 //! ```text
 //!   Volume ─▶ start ─▶ admitted? ─▶ step ─▶ request ─▶ pieces ─▶ shards
 //!                                    ▲                             │
 //!                                    └──── complete ◀── replies ───┘
 //!                                             └─ no step left ─▶ the client gets the outcome
 //! ```
-//! No thread waits. The rest of a client's request is kept with the engine's request that the
-//! current step became. The thread that carries out the last reply to that step takes the rest up
-//! again.
+//! No thread waits. A client's remaining steps are kept with the engine's request that the current
+//! step became. The thread that carries out the last reply to the current step begins the next
+//! step.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -181,7 +181,7 @@ impl Core {
         machines.push_back(Machine::Array);
     }
 
-    /// Ends a request's write admission, and begins the requests that this admits.
+    /// Ends a request's write admission, and begins the held requests that may begin now.
     fn leave(&self, request: &mut PendingRequest, machines: &mut Machines) {
         if let Some(mode) = request.admitted.take() {
             let admission = &self.clients.write_admission;
@@ -282,7 +282,7 @@ impl Core {
         }
     }
 
-    /// Copies a window of the old shape: reads it, then writes it durably. The array waits for it.
+    /// Copies a window of the old shape: reads it, then writes the copy durably. The array waits.
     pub(crate) fn copy_window(&self, (start, sectors): (u64, u64), machines: &mut Machines) {
         let Ok(payload) = zeroed(sectors) else {
             return self.window_kept(Err(Fault::NoSpace), machines);
@@ -291,7 +291,7 @@ impl Core {
         self.issue_on_side(false, (start, sectors), Operation::Read, continuation, machines);
     }
 
-    /// Takes the end of a read in the old shape. If the read failed, finds the sectors that no
+    /// Handles the result of a read in the old shape. If the read failed, finds the sectors that no
     /// member can give.
     fn was_read(
         &self,
@@ -388,7 +388,7 @@ impl Core {
             let kept = self.keep_copy(window);
             return self.window_kept(kept, machines);
         }
-        // The array decides first: a copy that counts is moved, whatever happens.
+        // The array decides before the copy is kept: a window with a valid copy moves in any case.
         self.array.push(ArrayEvent::LossyWindow(window));
         machines.push_back(Machine::Array);
     }
@@ -397,7 +397,7 @@ impl Core {
     pub(crate) fn keep_copy(&self, window: CopiedWindow) -> Result<(), Fault> {
         let copy = self.window_copy.as_ref().ok_or(Fault::NoSpace)?;
         // The copied window begins or ends at the border, so the file records the border's position
-        // with it.
+        // with the window.
         let position = self.clients.border.as_ref().map_or(0, BorderGate::position);
         let point = self.reshape_point.map(|point| point.moved_to(position));
         let point = point.expect("a window has a reshape");
@@ -409,8 +409,8 @@ impl Core {
         kept
     }
 
-    /// Sectors of the window of which the driver has a valid copy, with the lost sectors of all of
-    /// it; `None` if the copy does not hold them.
+    /// Sectors of the window of which the driver has a valid copy, and the lost sectors of the
+    /// whole window. `None` if the copy does not hold the sectors.
     fn copied(&self, start: u64, sectors: u64) -> Option<(Payload, Vec<Range<u64>>)> {
         let copied = self.copied_window.lock().expect("looking does not panic");
         let window = copied.as_ref()?;
@@ -495,7 +495,7 @@ impl Core {
         }
     }
 
-    /// Takes the answer to a request in whole sectors, or to a flush.
+    /// Handles the answer to a request in whole sectors, or to a flush.
     pub(crate) fn finish(
         &self,
         id: RequestId,

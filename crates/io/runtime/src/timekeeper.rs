@@ -17,8 +17,8 @@ use crate::looks::Next;
 use crate::members::handle::MemberHandle;
 use crate::sync::{Arc, Weak, thread};
 
-/// Receives moments from workers. Its reference to the array is weak, since a moment may be far
-/// away.
+/// Receives moments from workers. Its reference to the array is weak, since a moment may lie far
+/// ahead.
 struct AlarmPort(Weak<Core>);
 
 impl Core {
@@ -46,7 +46,8 @@ impl Core {
         match target {
             WakeTarget::Held(member) => self.dispatch_held(member),
             WakeTarget::Look => {
-                // Read before the look, since the look itself may be work for a member's threads.
+                // Read before the check of the members, since the check may give members' threads
+                // work.
                 let are_idle = self.are_members_idle();
                 self.look_at_members();
                 self.look_again_or_rest(are_idle);
@@ -113,8 +114,8 @@ impl Core {
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|event| event == SentinelEvent::Look) {
-                // A report counts as a request. The current look may have passed this member
-                // already, so another look must follow.
+                // A report counts as a request. The current check may have passed this member
+                // already, so another check must follow.
                 core.note_asked();
             }
         };
@@ -129,8 +130,8 @@ impl Core {
         Ok(sentinel)
     }
 
-    /// Looks at every member. A deleted file still takes writes, but no program will ever find them
-    /// again. A member with work that waits for a thread gets one now, if a thread can be started.
+    /// Checks every member. A deleted file still takes writes, but no program will ever find their
+    /// data again. A member whose work waits for a thread gets a thread now, if one can be started.
     fn look_at_members(self: &Arc<Self>) {
         let members = self.members.load();
         let (mut notified, mut silent, mut left) = (Vec::new(), Vec::new(), Vec::new());

@@ -53,7 +53,7 @@ struct Backlog {
 pub(crate) struct Turns {
     is_on: AtomicBool,
     multiplexer: Mutex<Multiplexer>,
-    /// The sum over all members.
+    /// The operations at all members: the sum of their dispatchers' last reports.
     at_members: AtomicU64,
     backlogs: Vec<Backlog>,
     dirty_sectors_max: AtomicU64,
@@ -114,7 +114,7 @@ impl Turns {
     /// Replaces the last report of a member's dispatcher (operations waiting and in flight) by a
     /// new one. `known` holds the previous report.
     pub(crate) fn tell(&self, known: &AtomicU64, state: State) {
-        // If off, no dispatcher asks, and the demand is zero.
+        // While the multiplexer is off, no dispatcher asks it, and the demand is zero.
         let now = if self.is_on() { pack(state) } else { 0 };
         let before = known.load(Ordering::Relaxed);
         if before != now {
@@ -136,7 +136,7 @@ impl Turns {
     }
 
     fn demand(&self) -> Demand {
-        // The fullest shard counts: each shard has a share of the limit, and a shard at its share
+        // The fullest shard decides: each shard has a share of the limit, and a shard at its share
         // makes its writers wait.
         let dirty = self.backlogs.iter().map(|one| one.dirty_sectors.load(Ordering::Relaxed));
         let dirtiest = dirty.max().unwrap_or(0);

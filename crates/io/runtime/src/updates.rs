@@ -44,7 +44,7 @@ pub struct PlannedUpdate {
     pub in_sync: Vec<RecordedMember>,
 }
 
-/// The times of updates, and the last recorded one.
+/// The times of updates, and the last recorded update.
 pub(crate) struct Updates {
     last: Mutex<LatestUpdate>,
     keeper: Mutex<Option<Keeper>>,
@@ -58,13 +58,13 @@ struct LatestUpdate {
     recorded: Option<RecordedUpdate>,
 }
 
-/// A function that receives an update's event count. The update must be kept before the array
-/// relies on it.
+/// A function that receives an update's event count. The program must keep the update before the
+/// array relies on it.
 pub(crate) type Keeper = Box<dyn Fn(u64) + Send>;
 
 /// A function that receives each update of superblocks before its first superblock is written.
 /// Until [`crate::Volume::consent`] the array does not begin the update, and relies on none of its
-/// losses. It must not block.
+/// losses. The function must not block.
 #[derive(Clone)]
 pub struct Consenter(Arc<dyn Fn(PlannedUpdate) + Send + Sync>);
 

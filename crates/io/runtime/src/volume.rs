@@ -47,7 +47,7 @@ pub struct StopResult {
 /// A running array. [`Volume::stop`] stops it, and so does dropping it.
 ///
 /// A change of shape stops the machines and opens the array anew ([`Self::reopen`]). Requests that
-/// come meanwhile wait here.
+/// arrive meanwhile wait in the volume.
 pub struct Volume {
     pub(crate) opened: ArcSwap<Opened>,
     /// Requests that clients sent while the array was being opened anew.
@@ -100,7 +100,7 @@ pub(crate) struct Opened {
 
 /// Requests are taken.
 const RUNNING: u8 = 0;
-/// A successor serves the array, or will: it was opened anew, or is being opened.
+/// A successor serves the array or will: the array was opened anew, or is being opened.
 const REPLACED: u8 = 1;
 /// The array takes no more requests.
 const STOPPING: u8 = 2;
@@ -305,8 +305,8 @@ impl Volume {
         *opened.wanted_mode.lock().expect("setting does not panic") = cache.mode;
         let mut set = opened.cache.lock().expect("setting does not panic");
         let (core, geometry) = (&opened.core, &opened.geometry);
-        // In a reshape no write is acknowledged early: the cache names a write by its place in one
-        // shape.
+        // In a reshape no write is acknowledged early: the cache names a write by its position in
+        // one shape.
         let mode = core.clients.border.as_ref().map_or(cache.mode, |_| CacheMode::WriteThrough);
         let cache = Cache { mode, ..cache };
         let shards = core.clients.regions.shards_of_shape();
@@ -390,7 +390,8 @@ impl Volume {
         *self.core().sit_out.lock().expect("setting does not panic")
     }
 
-    /// Changes when a slow member sits out, also under load. If off, all come back at once.
+    /// Changes when a slow member sits out, also under load. If off, all such members return at
+    /// once.
     pub fn set_sit_out(&self, settings: SitOut) {
         let core = &self.core();
         log::tuned("sit-out", &settings);
@@ -414,7 +415,7 @@ impl Volume {
     }
 
     /// Members that are away: the array put them out because they did not answer, and takes them
-    /// back once they do.
+    /// back once they answer.
     #[must_use]
     pub fn away(&self) -> Vec<MemberId> {
         self.look_at_array(|array| array.away().iter().map(|(member, _)| *member).collect())
@@ -477,7 +478,7 @@ impl Volume {
         self.core().drive(Machine::Array);
     }
 
-    /// Confirms that the record of this count is kept, durably.
+    /// Confirms that the record of the update with this event count is kept, durably.
     pub fn record_kept(&self, events: u64) {
         self.core().array.push(ArrayEvent::RecordKept(events));
         self.core().drive(Machine::Array);
@@ -547,7 +548,7 @@ impl Volume {
         })
     }
 
-    /// Number of times that a thread found a shard owned by another thread and went on.
+    /// Number of times that a thread found a shard owned by another thread and did not wait.
     #[must_use]
     pub fn owner_misses(&self) -> u64 {
         self.core().shards.iter().map(|cell| cell.combiner.owner_misses()).sum()
@@ -738,7 +739,7 @@ impl Volume {
         members.iter().filter(|member| is_in.contains(&member.id())).map(of).collect()
     }
 
-    /// Begins the requests that came while the array was being opened.
+    /// Begins the requests that arrived while the array was being opened.
     fn unpark(&self) {
         let parked = std::mem::take(&mut *self.parked.lock().expect("parking does not panic"));
         for (operation, receiver) in parked {

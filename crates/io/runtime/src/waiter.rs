@@ -1,7 +1,7 @@
 //! Waiting: a caller waits for the end of its request, and a stop for the last answer.
 //!
 //! Place in the flow: [`crate::Volume::call`] waits here; the thread that ends the request reports
-//! the outcome. Mostly that is the caller itself, which has driven the machines on its way: then no
+//! the outcome. Mostly the caller itself ends its request, as it drives the machines: then no
 //! thread sleeps and none is woken.
 //! ```text
 //!   caller: ask ─▶ drive ─▶ wait ─┬─ the outcome is here: it goes on

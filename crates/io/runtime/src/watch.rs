@@ -27,7 +27,7 @@ impl Watch {
         let (ended, done) = channel();
         thread::Builder::new().name("braid-watch".into()).spawn(move || {
             notices.iter().for_each(hear);
-            // Fails if the stop no longer waits.
+            // The send fails if the stop no longer waits.
             let _ = ended.send(());
         })?;
         Ok(Self { notices: Mutex::new(Some(sender)), done: Mutex::new(done) })
@@ -35,7 +35,7 @@ impl Watch {
 
     pub(crate) fn tell(&self, notice: Notice) {
         if let Some(sender) = &*self.notices.lock().expect("telling does not panic") {
-            // Fails if the watcher has died, and then the notice is lost.
+            // The send fails if the watcher has died, and then the notice is lost.
             let _ = sender.send(notice);
         }
     }

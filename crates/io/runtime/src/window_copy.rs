@@ -7,7 +7,7 @@
 //! window again, from the file.
 //!
 //! [`braid_ondisk::WindowHeader`] has the file's bytes, and decides which copy counts. This module
-//! has the file.
+//! reads and writes the file.
 //!
 //! Invariants
 //! - a copy counts only whole, for its array and reshape, at its position
@@ -48,7 +48,7 @@ impl WindowCopy {
     /// Makes the file anew, without a window. A reshape in place begins only with the file.
     ///
     /// # Errors
-    /// The file cannot be made. A file from before may be gone or be there.
+    /// The file cannot be made. An earlier file may be gone or remain.
     pub fn prepare(&self) -> io::Result<()> {
         self.make(|file| self.write_header(file, &WindowHeader::default()))
     }
@@ -70,21 +70,21 @@ impl WindowCopy {
     fn make(&self, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        // A file that is there is whole.
+        // A file under the final name is whole.
         let unfinished = self.path.with_extension("new");
         let mut options = File::options();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
         let made = write(&file).and_then(|()| std::fs::rename(&unfinished, &self.path));
         if made.is_err() {
-            // The first error says more.
+            // The error of the write says more than an error of the removal.
             let _ = std::fs::remove_file(&unfinished);
         }
         made?;
         File::open(folder)?.sync_all()
     }
 
-    /// [`Self::prepare`], unless the file is of this reshape in its direction: a window of the way
-    /// before a turn must not count after the next turn. A damaged file stays.
+    /// As [`Self::prepare`], unless the file belongs to this reshape in its direction: a window
+    /// copied before a turn must not count after the next turn. A damaged file stays.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -96,7 +96,7 @@ impl WindowCopy {
         }
     }
 
-    /// Removes the file, if it is there: no reshape is under way.
+    /// Removes the file, if it exists, when no reshape is under way.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -143,7 +143,7 @@ impl WindowCopy {
         Ok(Some((header, file)))
     }
 
-    /// Keeps the bytes of a window durably, for a reshape at this point.
+    /// Writes the bytes of a window durably, for a reshape at this point.
     ///
     /// # Errors
     /// The file cannot be written. Then it holds no window, as far as the file system allows.
@@ -157,7 +157,7 @@ impl WindowCopy {
             file.sync_all()
         });
         if kept.is_err() {
-            // Clients go on to write there: a header that did reach the disk must not count.
+            // Clients still write to the window: a header that reached the disk must not count.
             let voided = self.write_header(&file, &WindowHeader::default());
             voided.or_else(|_| self.remove())?;
         }
@@ -208,7 +208,7 @@ mod tests {
         assert!(again.at(at(96)).is_err(), "the header is not whole");
     }
 
-    /// Regression: a copy that a finished reshape had left went over the array when another reshape
+    /// Regression: a copy that a finished reshape had left overwrote the array when another reshape
     /// began at the same position.
     #[test]
     fn a_copy_of_another_reshape_does_not_count() {
@@ -221,7 +221,7 @@ mod tests {
         assert!(!copy.knows(other));
     }
 
-    /// Regression: an array that was killed soon after a turn was refused, and the copy of the way
+    /// Regression: an array killed soon after its reshape turned round was refused, and a copy from
     /// before two turns counted at its position.
     #[test]
     fn a_reshape_that_turned_round_has_the_file_of_its_way_so_far() {
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(copy.at(at(96)).expect("it reads"), Some(window()));
     }
 
-    /// Regression: the file's existence let an array start whose window in place md had moved.
+    /// Regression: as the file existed, an array started although md had moved its window in place.
     #[test]
     fn a_position_that_another_program_reached_is_not_known() {
         let folder = tempfile::tempdir().expect("a folder");

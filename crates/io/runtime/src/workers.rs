@@ -31,8 +31,8 @@ pub(crate) struct Drivers {
     is_own: bool,
     /// The handler that acts on moments. Its token is the place in [`crate::alarm`].
     alarm: OnceLock<Arc<dyn Wake>>,
-    /// Whether a worker was woken for the machine and has not looked at it yet: the shards, then
-    /// the array.
+    /// For each shard, then for the array: whether a worker was woken for the machine and has not
+    /// looked at it yet.
     scheduled: Vec<AtomicBool>,
 }
 
@@ -91,7 +91,7 @@ impl Drivers {
     }
 
     /// Makes a sleeping worker call `driver` for `machine`. Returns false if no worker sleeps, or
-    /// if this thread is no worker: then the machine is for its own worker.
+    /// if this thread is no worker: then the machine's own worker must drive it.
     pub(crate) fn hand_over<D: Wake + 'static>(&self, driver: &Arc<D>, machine: Machine) -> bool {
         self.workers.sleeper().is_some_and(|on| self.schedule_on(on, driver, machine))
     }

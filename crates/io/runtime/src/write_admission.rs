@@ -6,8 +6,8 @@
 //! waiting is admitted at once [check: an_unaligned_write_is_alone].
 //!
 //! One thread begins the admitted writes one after the other. A write that ends at once admits
-//! others. That write must not begin them from within its own beginning, or thousands would stand
-//! on one stack [check: a_long_queue_takes_no_stack].
+//! others. Beginning them from within its own beginning would nest thousands of calls on one stack
+//! [check: a_long_queue_takes_no_stack].
 
 use std::collections::VecDeque;
 
@@ -37,7 +37,7 @@ impl<W> Default for WriteAdmission<W> {
 }
 
 impl<W> WriteAdmission<W> {
-    /// Returns the write if it is admitted at once. Otherwise a later `leave` begins it.
+    /// Returns the write if it is admitted at once. Otherwise a later `leave` begins the write.
     pub(crate) fn enter(&self, mode: AdmissionMode, write: W) -> Option<W> {
         let mut state = self.state.lock().expect("counting does not panic");
         let ticket = state.order.enter(mode);
@@ -48,8 +48,8 @@ impl<W> WriteAdmission<W> {
         None
     }
 
-    /// Ends the admission of a write that was answered. `begin` is called for each write that this
-    /// admits, here or on a thread that is already beginning writes.
+    /// Ends the admission of a write that was answered. `begin` is called for each write that may
+    /// begin now, on this thread or on one that is already beginning writes.
     pub(crate) fn leave(&self, mode: AdmissionMode, mut begin: impl FnMut(W)) {
         let mut state = self.state.lock().expect("counting does not panic");
         let lets_in = state.order.leave(mode);

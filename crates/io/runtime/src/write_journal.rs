@@ -1,5 +1,5 @@
 //! The operator adds a device as write journal while the array runs. [`Volume::change_logs`] drops
-//! the journal, as it drops parity logs; its device is then removed like any that is out.
+//! the journal, as it drops parity logs. The device is then removed as a member that is out.
 //!
 //! Place in the flow: above the volume, next to [`mod@crate::parity_logs`]. The array decides
 //! whether the change is allowed ([`LogRefusal`]). The size of the journal follows from the device
@@ -85,8 +85,8 @@ impl Volume {
     ///
     /// # Errors
     /// The change is refused, or the device does not fit, and nothing changed. With
-    /// [`LogRefusal::Busy`] the change was made, but superblocks do not record it yet; they will if
-    /// members answer.
+    /// [`LogRefusal::Busy`] the change was made, but superblocks record it only once members
+    /// answer.
     pub fn add_journal(
         &self,
         device: Box<dyn Member>,

@@ -221,8 +221,8 @@ impl Subscriber for CountingSubscriber {
     fn exit(&self, _: &Id) {}
 }
 
-/// All other tests run without a subscriber. A subscriber that leaves requests out costs them no
-/// more.
+/// A subscriber that leaves requests out costs requests no more than having no subscriber, as in
+/// all other tests.
 #[test]
 fn a_log_that_leaves_requests_out_hears_and_allocates_nothing_of_them() {
     alone(|| {

@@ -168,7 +168,7 @@ fn a_dirty_array_agrees_again_and_stops_clean() {
     }
 }
 
-/// An operator pauses jobs, and lets them go on later.
+/// An operator pauses jobs, and resumes them later.
 #[test]
 fn a_job_that_is_paused_waits() {
     let array = Array::with_spares(Level::Raid5, (4, 1), 128);

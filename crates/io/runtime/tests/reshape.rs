@@ -67,7 +67,7 @@ impl Running {
         assert!(is_open.expect("it opens"));
     }
 
-    /// Begins a reshape that waits for the operator: members can be made to fail before.
+    /// Begins a reshape that waits for the operator, so that members can be made to fail first.
     fn begin_paused(&self, wish: &ShapeWish) -> ShapeProposal {
         self.volume.request_job(JobRequest::Pause);
         let proposal = self.volume.begin_reshape(wish, 0).expect("it may");
@@ -236,7 +236,7 @@ fn fill(running: &Running) -> Vec<u8> {
     content
 }
 
-/// Regression: the bitmap of a RAID-10 rests while it grows, and data moved to its place.
+/// Regression: data moved into the place of a RAID-10's bitmap, which rests during a growth.
 #[test]
 fn data_leaves_room_for_a_bitmap_that_comes_back() {
     let gap_beside = |bitmap_sectors: u64| {
@@ -361,8 +361,8 @@ fn a_reshape_goes_back_from_where_it_is() {
     running.check();
 }
 
-/// Regression: with the loss between two windows, one thread let the first window go after another
-/// had held the second. Writes to the second were acknowledged, and not moved: 4 % of these rounds.
+/// Regression: after a loss between two windows, one thread released the first window after another
+/// had held the second. Acknowledged writes to the second were not moved: 4 % of these rounds.
 #[test]
 fn a_member_is_lost_on_the_way() {
     (0..4).for_each(a_member_is_lost);
@@ -613,7 +613,7 @@ fn sectors_that_no_member_gives_cost_themselves() {
             matches!(notice, Notice::JobEnded { progress, .. } if progress.kind.is_check())
         });
         assert_eq!(unreadable(&running.volume, &content), lost, "{level}: no text is believed");
-        // Regression: beside one more fault in the row the other parity spoke for the text.
+        // Regression: with one more fault in the row, the other parity confirmed the text.
         let (place, columns) = strip(&running.volume.geometry(), lost[0]);
         let parity = columns.iter().filter(|(_, sector)| sector.is_none());
         for (slot, _) in std::iter::once(&columns[0]).chain(parity) {
@@ -642,7 +642,7 @@ fn sectors_that_no_member_gives_cost_themselves() {
             let view = running.volume.view();
             view.slots.iter().flatten().map(|member| member.bad_blocks.sectors()).sum()
         };
-        // Two lost sectors of a row that are written within moments leave its parity named.
+        // Two lost sectors of a row that are written within moments leave the row's parity named.
         running.check();
         let began = std::time::Instant::now();
         while named() > 0 {

@@ -13,7 +13,7 @@ use braid_runtime::{
     Volume, Workers,
 };
 
-/// Every way of I/O and of acknowledging. Direct I/O only if the temporary folder supports it.
+/// Every kind of I/O and of acknowledging. Direct I/O only if the temporary folder supports it.
 fn ways() -> Vec<Options> {
     let mut ways = Vec::new();
     for io in [Io::Ring, Io::Threads] {
@@ -405,7 +405,7 @@ fn an_idle_array_wakes_nobody_and_hears_of_a_file_that_is_deleted() {
     let volume = array.open(&options, |_| {});
     write(&volume, 0, &[7; 100_000], true);
     assert!(rests(&workers), "nothing is asked");
-    // One request makes the looks at members start again, as often as before.
+    // One request makes the checks of members start again, as often as before.
     let before = workers.counters();
     assert_eq!(read(&volume, 0, 4096), [7; 4096]);
     std::thread::sleep(Duration::from_millis(1700));

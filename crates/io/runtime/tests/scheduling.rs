@@ -18,7 +18,7 @@ use braid_runtime::{
     MultiplexerSettings, OpenMember, Options, Outcome, Payload, Scheduling, Volume,
 };
 
-/// A slow member that counts the requests in it.
+/// A slow member that counts its requests in flight.
 struct CountingMember {
     device: Faulty<Arc<MemoryMember>>,
     counters: Arc<MemberCounters>,
@@ -81,8 +81,8 @@ impl Member for CountingMember {
     }
 }
 
-/// Opens a volume on such members, by threads. Returns the members' counts and their faults as
-/// well.
+/// Opens a volume on counting members, with I/O by threads. Returns the members' counts and their
+/// faults as well.
 fn busy(
     level: Level,
     slots: u16,

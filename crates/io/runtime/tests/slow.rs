@@ -51,7 +51,7 @@ fn block(index: u64) -> Vec<u8> {
     (0..BLOCK).map(|_| u8::try_from(random.below(256)).expect("below 256")).collect()
 }
 
-/// Reads blocks that are no longer written until `ends` is set; returns the time of each read.
+/// Until `ends` is set, reads blocks that are no longer written; returns the time of each read.
 fn read_on(volume: &Volume, seed: u64, blocks: u64, ends: &AtomicBool) -> Vec<Duration> {
     let mut random = Random(seed);
     let mut times = Vec::new();
@@ -91,7 +91,7 @@ fn story(level: Level, slots: u16) {
         delays[1].set_read(STALL);
         delays[1].set_write(STALL);
         std::thread::sleep(Duration::from_millis(100));
-        // Only requests that have begun already wait so long. After them the member is fast again.
+        // Only requests that have already begun wait for so long; later the member is fast again.
         delays[1].set_read(Duration::ZERO);
         delays[1].set_write(Duration::ZERO);
         std::thread::sleep(STALL + Duration::from_millis(500));

@@ -10,7 +10,8 @@ use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsPr
 use crate::{PATIENCE, StoreError};
 
 /// An HTTP agent. A folder's `ca-cert.pem` signs the servers' certificates, and the agent shows the
-/// folder's `client-cert.pem` if there is one. Without a folder the system's authorities count.
+/// folder's `client-cert.pem` if the folder has one. Without a folder the system's authorities
+/// count.
 pub(crate) fn agent(is_secure: bool, folder: Option<&Path>) -> Result<Agent, StoreError> {
     let mut tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)

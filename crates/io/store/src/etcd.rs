@@ -98,7 +98,7 @@ impl Etcd {
             None => self.token(server, credentials)?,
         };
         match self.post(server, path, body, Some(&token)) {
-            // The token has run out, or is older than the users' last change: a new one, once.
+            // The token has run out, or is older than the users' last change: get a new one, once.
             Err((400 | 401, _)) => {
                 let token = self.token(server, credentials)?;
                 self.post(server, path, body, Some(&token)).map_err(|(_, error)| error)
@@ -116,7 +116,7 @@ impl Etcd {
         Ok(token)
     }
 
-    /// One request; with the error its HTTP status, or 0.
+    /// Sends one request. An error comes with its HTTP status, or 0.
     fn post(
         &self,
         server: &str,
@@ -135,14 +135,14 @@ impl Etcd {
         let text = answer.body_mut().with_config().limit(limit).read_to_string().map_err(away)?;
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         if status == 200 {
-            // A page of a proxy is no answer: a record that is gone would end the owner.
+            // A page of a proxy is no answer: taken for a missing record, it would end the owner.
             let is_etcd = value["header"]["revision"].is_string();
             let other = || StoreError::Unreachable(format!("{server}: the answer is not etcd's"));
             return if is_etcd { Ok(value) } else { Err((0, other())) };
         }
         let words = value["message"].as_str().or(value["error"].as_str()).unwrap_or("no reason");
         let words: String = words.chars().take(200).collect();
-        // A cluster without a leader answers 503; it may have one again.
+        // A cluster without a leader answers 503; it may have a leader again later.
         match status {
             500.. => Err((status, StoreError::Unreachable(format!("{server}: {words}")))),
             _ => Err((status, StoreError::Refused(format!("{words} (HTTP {status})")))),

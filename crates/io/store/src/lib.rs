@@ -36,7 +36,7 @@ pub const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest record, in bytes: a hundred members with long addresses take less than a tenth.
 pub const RECORD_BYTES_MAX: usize = 256 << 10;
 
-/// Why a store gave no answer, or one that cannot be used.
+/// Why a store gave no answer, or an answer that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No address of the store answers. A swap may have been carried out.
@@ -73,8 +73,8 @@ pub trait Store: Send + Sync + Debug {
     /// Every [`StoreError`].
     fn read(&self) -> Result<Option<Stored>, StoreError>;
 
-    /// Puts `to` in the place of the state `from`, or where there is no record. `None` if the key
-    /// has another state.
+    /// Puts `to` in the place of the state `from`, or where the key has no record. `None` if the
+    /// key has another state.
     ///
     /// # Errors
     /// Every [`StoreError`]. After [`StoreError::Unreachable`] the swap may have happened, or may

@@ -1,4 +1,4 @@
-//! The record as JSON. Nothing of it is trusted before it is read here.
+//! The record as JSON. No part of a record is trusted before this module has read it.
 
 use braid_ownership::{MemberKey, OwnerId, Record, RecordedMember};
 use serde::{Deserialize, Serialize};

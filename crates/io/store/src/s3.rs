@@ -1,7 +1,7 @@
 //! One object in an S3 bucket, swapped by conditional writes (`If-Match`, `If-None-Match: *`).
 //!
 //! Requests are signed by `rusty-s3` and sent by `ureq`. A service that ignores conditions is
-//! refused: [`S3::probe`] tries it.
+//! refused: [`S3::probe`] tests the service.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl S3 {
         Ok(Self { agent, bucket, key: key.to_owned(), credentials })
     }
 
-    /// Checks that the service honours both conditions, on an object of its own.
+    /// Checks that the service honours both conditions, on an object made for the check.
     pub(crate) fn probe(&self) -> Result<(), StoreError> {
         // Several hosts may probe at once, each with an object of its own.
         let key = format!("{}.probe-{:016x}", self.key, RandomState::new().build_hasher().finish());
@@ -71,12 +71,13 @@ impl S3 {
             return ignored("If-Match");
         }
         let url = self.bucket.delete_object(Some(&self.credentials), &key).sign(SIGNED_FOR);
-        // An object that stays is of no consequence.
+        // If the object cannot be deleted, it stays, which is of no consequence.
         let _ = self.agent.delete(url.as_str()).call();
         Ok(())
     }
 
-    /// Writes an object under a condition; its tag, or `None` if the condition does not hold.
+    /// Writes an object under a condition. Returns its tag, or `None` if the condition does not
+    /// hold.
     fn put(
         &self,
         key: &str,

@@ -21,7 +21,7 @@ pub enum State {
     Untried,
     /// A large read that contained the byte failed; which of its sectors are bad is unknown.
     Untrimmed,
-    /// The byte is between two bad sectors, unread.
+    /// The byte is unread, and between two bad sectors.
     Unscraped,
     /// A read of the byte's sector alone failed.
     Bad,
@@ -57,7 +57,7 @@ pub enum MapError {
     /// Every line is a remark.
     #[error("it is empty")]
     Empty,
-    /// The text is larger than the limit.
+    /// The text has more stretches than the limit.
     #[error("it has more than {BLOCKS_MAX} stretches")]
     TooLong,
     /// A line is malformed.
@@ -88,7 +88,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// The map of a disk of which nothing was read yet.
+    /// The map of a disk of which no byte was read yet.
     #[must_use]
     pub fn new(size_bytes: u64) -> Self {
         Self { size_bytes, starts: BTreeMap::from([(0, State::Untried)]) }
@@ -174,7 +174,7 @@ impl Map {
         self.starts.range(..=at).next_back().map_or(State::Untried, |(_, state)| *state)
     }
 
-    /// Starts a stretch, unless the one before has the same state.
+    /// Starts a stretch at `start`, unless the stretch before has the same state.
     fn put(&mut self, start: u64, state: State) {
         let before = self.starts.range(..start).next_back().map(|(_, state)| *state);
         if before != Some(state) {
@@ -196,8 +196,8 @@ impl Map {
     }
 
     /// Reads the map of a copy of `copy_bytes` bytes, in whole sectors. A copy that was stopped
-    /// early is shorter than its disk. The map may then name bytes after the copy's end; those were
-    /// not read, whatever the map says.
+    /// early is shorter than its disk. The map may then name bytes after the copy's end; these
+    /// bytes count as not read, in spite of the map.
     ///
     /// # Errors
     /// The text is no map, or has more bytes than any disk.
@@ -226,7 +226,7 @@ impl Map {
         let lines = (1..).zip(text.lines().map(str::trim));
         let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let (line, head) = lines.next().ok_or(MapError::Empty)?;
-        // This line has the position, the step, and in newer maps the pass.
+        // The first line has the position, the step, and in newer maps the pass.
         let wrong = |line, what| MapError::Line { line, what };
         let mut words = head.split_whitespace();
         words.next().and_then(number).ok_or(wrong(line, "a position is wanted first"))?;
@@ -269,7 +269,7 @@ impl Map {
     }
 
     /// The map as text, with the position and step of the copy. `remarks` come first, each on a
-    /// line.
+    /// line of its own.
     #[must_use]
     pub fn to_text(&self, remarks: &[&str], (position, sign): (u64, char), pass: u8) -> String {
         let mut text = String::new();

@@ -1,7 +1,7 @@
 //! Chooses the next read, so that most bytes come soonest and the disk suffers least.
 //!
-//! The order: easy large reads first, leaping over errors; then the edges of failed reads; then
-//! single sectors; then retries from both ends in turn.
+//! The order of reads: easy large reads first, leaping over errors; then the edges of failed reads;
+//! then single sectors; then retries from both ends in turn.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::{Map, State};
 
 /// Bytes of a read while no read fails.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes to leap over after a first failure; each further failure doubles them.
+/// Bytes to leap over after a first failure; each further failure doubles the leap.
 const LEAP_BYTES: u64 = 1 << 20;
 /// The most bytes to leap over. A leap is also at most a hundredth of the disk.
 const LEAP_BYTES_MAX: u64 = 1 << 30;
@@ -21,7 +21,7 @@ pub enum Step {
     Copy(u8),
     /// Reads the edges of failed large reads.
     Trim,
-    /// Reads the sectors between the edges.
+    /// Reads the sectors between the edges of failed large reads.
     Scrape,
     /// Reads bad sectors again; the number of the retry, from 1.
     Retry(u32),
@@ -70,16 +70,17 @@ pub struct Plan {
     /// The position within this step.
     at: u64,
     leap_bytes: u64,
-    /// Whether the front of the failed read is trimmed: then its back comes next.
+    /// Whether the front of the failed large read is trimmed: then its back comes next.
     is_front_trimmed: bool,
 }
 
 impl Plan {
-    /// Continues from a map, with sectors of `sector_bytes` in failed reads and `retries` further
-    /// reads of bad sectors.
+    /// Continues a copy from its map, with sectors of `sector_bytes` in failed reads and `retries`
+    /// further reads of bad sectors.
     ///
     /// # Panics
-    /// If a sector has no bytes, or more than `PIECE_BYTES`: the caller has asked the disk.
+    /// If a sector has no bytes, or more than `PIECE_BYTES`: the caller has asked the disk for its
+    /// sector size.
     #[must_use]
     pub fn new(map: Map, sector_bytes: u64, retries: u32) -> Self {
         assert!((1..=PIECE_BYTES).contains(&sector_bytes), "sectors of {sector_bytes} bytes");
@@ -106,7 +107,7 @@ impl Plan {
         self.at.min(self.map.size_bytes())
     }
 
-    /// The next read; `None` once every range was read as often as allowed.
+    /// The next read of the copy; `None` once every range was read as often as allowed.
     pub fn next_request(&mut self) -> Option<ReadRequest> {
         loop {
             // A full map ends the copy of a disk that fails everywhere, to bound time and memory.
@@ -194,7 +195,7 @@ impl Plan {
         };
         self.map.set(range.clone(), if is_read { State::Done } else { failed });
         self.at = match self.step {
-            // A failed read that is trimmed from its back is found by its start.
+            // A failed large read that is trimmed from its back is found by its start.
             Step::Trim if self.is_front_trimmed => self.at,
             _ if self.is_backwards() => range.start,
             _ => range.end,
@@ -215,7 +216,7 @@ impl Plan {
         }
     }
 
-    /// Leaps, for now, over bytes whose reads are likely to fail as well.
+    /// Leaps in this pass over bytes whose reads are likely to fail as well.
     fn leap(&mut self) {
         let leap_bytes = self.leap_bytes;
         self.at = match self.is_backwards() {

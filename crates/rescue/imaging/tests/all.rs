@@ -24,7 +24,7 @@ fn copied(mut plan: Plan, sectors: u64, bad: &dyn Fn(u64) -> bool) -> (BTreeMap<
     (asked, plan.map().clone())
 }
 
-/// Stretches of a disk, of very different lengths; those with `true` are bad.
+/// Stretches of a disk, of very different lengths; stretches with `true` are bad.
 fn stretches() -> impl Strategy<Value = Vec<(u64, bool)>> {
     let length = prop_oneof![1..4_u64, 1..200_u64, 1000..9000_u64];
     prop::collection::vec((length, any::<bool>()), 1..12)
@@ -115,7 +115,8 @@ fn a_map_of_ddrescues_is_read() {
     assert_eq!(map.state_at(4096), State::Unscraped);
 }
 
-/// ddrescue lets a copy grow and may be stopped early; or a copy was cut, and its map was not.
+/// ddrescue lets a copy grow and may be stopped early; or the copy was cut, and its map was not
+/// cut.
 #[test]
 fn a_copy_that_is_shorter_than_its_disk_lacks_the_rest() {
     let text = "0 ?\n0 4096 +\n4096 1024 -\n5120 4000 +\n";

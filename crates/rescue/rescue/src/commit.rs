@@ -9,9 +9,9 @@
 //!          a commit that stopped: its record ┘
 //! ```
 //!
-//! Superblocks come last, when all data are durable. A commit that stops anywhere has left its
-//! record and a mark (`undo/unfinished.rs`). The same command then finishes it, and `braid undo`
-//! takes it back.
+//! Superblocks are written last, when all data are durable. A commit that stops anywhere leaves its
+//! record and a mark (`undo/unfinished.rs`). The same command then finishes the commit, and `braid
+//! undo` reverts it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -51,7 +51,7 @@ struct Change {
     path: PathBuf,
     part: Option<Range<u64>>,
     mark: u64,
-    /// The place of the member's superblock, relative to `part`.
+    /// The position of the member's superblock, relative to `part`.
     superblock: Range<u64>,
     /// Runs of bytes that differ from the member in every sector, with offsets relative to `part`.
     pieces: Vec<Snippet>,
@@ -83,7 +83,7 @@ impl Change {
         self.part.as_ref().map_or(0, |part| part.start)
     }
 
-    /// Runs of bytes to write on the device: the superblock's, and all others.
+    /// Runs of bytes to write on the device: those of the superblock, and all other runs.
     fn writes(&self) -> (Vec<Snippet>, Vec<Snippet>) {
         let start = self.start();
         let moved = |piece: &Snippet| Snippet { offset: start + piece.offset, ..piece.clone() };
@@ -122,13 +122,14 @@ pub(super) fn commit(
     if args.dry_run {
         return Ok(Exit::Done);
     }
-    // Devices that are open for reading keep writers out, so they are closed first.
+    // Devices that are open for reading keep writers out, so these devices are closed before the
+    // write.
     drop((overlays, disks));
     let saved = write(args, (&changes, &folder), group, globals)?;
     finished((&group.name, saved), &folder, globals)
 }
 
-/// Finishes a commit that stopped: the commit's record has all bytes that it writes.
+/// Finishes a commit that stopped: the commit's record has all bytes that the commit writes.
 pub(super) fn go_on(
     args: &RescueConfig,
     stopped: &UnfinishedCommand,
@@ -174,8 +175,8 @@ fn finished(
     folder: &Path,
     globals: &Globals,
 ) -> Result<Exit, CliError> {
-    // The mark of the unfinished commit is removed last: without the overlay nothing is left to
-    // commit.
+    // The mark of the unfinished commit is removed after the overlay: without an overlay, nothing
+    // is left to commit.
     overlay::remove_committed(folder)?;
     end(&globals.state_dir, saved);
     if globals.json {
@@ -196,7 +197,7 @@ fn not_written(label: &str, error: &MemberError, saved: u64) -> CliError {
 }
 
 /// The sectors in which an overlay differs from its member. Superblocks that are only in memory
-/// count too.
+/// count as differing sectors too.
 fn change(disk: &Disk, overlay: &MemberOverlay) -> Result<Change, CliError> {
     let mut pieces: Vec<Snippet> = Vec::new();
     let (below, mark, in_memory): (&dyn Member, _, &[Range<u64>]) = match &disk.plain {

@@ -45,11 +45,11 @@ const ROOM_SECTORS: u64 = 32;
 /// Intel's metadata stores this many characters of a serial number, the last ones.
 const SERIAL_CHARACTERS: usize = 16;
 
-/// Disks with metadata that is not md's, and notes on these disks.
+/// Disks with metadata that is not md's, and the report's notes on these disks.
 #[derive(Default)]
 pub(super) struct ContainerScan {
     pub(super) members: Vec<Disk>,
-    /// Disks without foreign metadata, or whose metadata does not count.
+    /// Disks without foreign metadata, or whose foreign metadata is not believed.
     pub(super) others: Vec<WholeDisk>,
     pub(super) notes: Vec<String>,
 }
@@ -116,8 +116,8 @@ pub(super) fn split(
     Ok(scan)
 }
 
-/// Whether at least one up-to-date disk is identified. That is enough, even if other disks could
-/// not be identified.
+/// Whether at least one up-to-date disk of the array is identified. One such disk is enough, even
+/// if other disks could not be identified.
 fn is_enough(array: &Array) -> bool {
     array.occupants.iter().filter(|occupant| !occupant.is_stale).count() > 0
 }
@@ -178,7 +178,7 @@ fn check_serials(
     Ok(())
 }
 
-/// Notes on a volume, which is not an array yet.
+/// Notes for the report on a volume that is not turned into an array yet.
 fn notes(
     args: &RescueConfig,
     array: &Array,
@@ -216,7 +216,8 @@ fn notes(
             printable(&args.command("--solve")),
         ));
     }
-    // braid may not know which half of a mirror a disk holds.
+    // If a mirror's disk is not identified, braid may not know which half of the mirror the disk
+    // holds.
     let is_known = array.occupants.iter().all(|occupant| {
         let (_, label, serial) = &disks[occupant.disk];
         label.own.is_some() || serial.is_some()
@@ -277,7 +278,8 @@ fn member(
         kind: array.kind.name(),
         size_sectors: array.size_sectors,
     });
-    // A disk that is present and being rebuilt holds its slot; its recovery offset says how far.
+    // A disk that is present and being rebuilt holds its slot; its recovery offset says how far it
+    // is rebuilt.
     let is_here = |number: usize| {
         array.occupants.iter().any(|occupant| occupant.slot == number && !occupant.is_stale)
     };

@@ -1,9 +1,9 @@
 //! Members that are copies of failing disks: the map of a copy lists the bytes that it lacks.
 //!
 //! The map is `IMAGE.map` next to the copy, as `braid image` leaves it, or the file that `--map`
-//! names. ddrescue's maps have the same format. Bytes that the map does not call read are an error
-//! here. So the array computes them from the other members or reports an I/O error, and never takes
-//! a hole's zeroes for data.
+//! names. ddrescue's maps have the same format. Bytes that the map does not call read are returned
+//! as read errors. So the array computes these bytes from the other members or reports an I/O
+//! error, and never takes a hole's zeroes for data.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Slightly damaged superblocks (`braid_ondisk::damaged_superblock`): searched on disks without a
-//! sound one, reported, and believed by `--with`.
+//! sound superblock, reported, and believed by `--with`.
 //!
 //! ```text
 //!   a disk without a sound superblock
@@ -50,9 +50,9 @@ const END_BYTES: u64 = 16 << 20;
 const BEHIND_BYTES: u64 = 8 << 20;
 /// Bytes searched before the former end of a smaller disk.
 const OLD_END_BYTES: u64 = 2 << 20;
-/// Bytes of a read.
+/// Bytes of one read of the search.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Bytes of a read where a larger one failed.
+/// Bytes of one read where a read of `PIECE_BYTES` failed.
 const SMALL_PIECE_BYTES: u64 = 64 << 10;
 /// Sectors beyond 16 MiB at which partitions of NAS disks begin; `nas.rs` has the sources.
 const STARTS: [u64; 10] = [
@@ -77,7 +77,8 @@ fn is_wrapped(disk: &Disk) -> bool {
         .any(|kind| !may_be_on_top(kind) && open_command(kind, &disk.label, Use::Reading).is_some())
 }
 
-/// Turns believed superblocks into members; returns all disks, and the superblocks to report.
+/// Turns believed damaged superblocks into members; returns all disks, and the superblocks to
+/// report.
 pub(super) fn taken(
     args: &RescueConfig,
     disks: Vec<Disk>,
@@ -97,7 +98,7 @@ pub(super) fn taken(
             start => format!("{}@{start}", disk.label),
         };
         // Commit and discard work on the overlay of an array that was served. The operator named
-        // the array's members then.
+        // the array's members when the array was served.
         let is_believed = |label: &String| {
             let is_named =
                 |name: &String| name == label || *name == disk.label || disk.path == **name;
@@ -191,7 +192,7 @@ fn old(device: &dyn Member) -> Option<DamagedSuperblock> {
     recognise_damaged_v0(&bytes, size)
 }
 
-/// Looks at each sector of a read; `false` if it could not be read.
+/// Looks for superblocks at each sector of a read; `false` if the piece could not be read.
 fn look_through(
     device: &dyn Member,
     piece: &Range<u64>,

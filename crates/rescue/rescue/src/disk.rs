@@ -1,5 +1,5 @@
-//! One device of a rescue, or a part of one: opened read-only, probed, and with the bytes that it
-//! lacks if it is a copy.
+//! One device of a rescue, or a part of one: opened read-only and probed. If the device is a copy,
+//! the bytes that the copy lacks are listed.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -62,8 +62,8 @@ pub(super) struct PlainDevice {
     pub(super) ranges: Vec<Range<u64>>,
 }
 
-/// Detects writes to a device: a writer also writes the member's superblock, at one end of the
-/// device.
+/// A checksum of a device's ends, which detects writes to the device: a writer also writes the
+/// member's superblock, at one end of the device.
 pub(super) fn mark(device: &dyn Member, label: &str) -> Result<u64, CliError> {
     let ends = read_ends(device, label)?;
     let sum = |seed: u32| ends.iter().fold(seed, |sum, snippet| crc32c_append(sum, &snippet.bytes));

@@ -99,7 +99,7 @@ impl Disks {
         Ok(disks)
     }
 
-    /// Commands that open the wrapped disks among these (images that are not raw, encryption).
+    /// Commands that open the wrapped disks of `is_meant`: images that are not raw, encryption.
     pub(super) fn openings(&self, is_meant: impl Fn(&Disk) -> bool) -> Vec<(&str, OpenCommand)> {
         let kind = |disk: &Disk| {
             let mut kinds = disk.probed.probe.foreign.iter().map(|foreign| foreign.kind);
@@ -126,14 +126,14 @@ impl Disks {
         };
         let within =
             RescueConfig { members: args.members.iter().map(opened).collect(), ..args.clone() };
-        // This command works only after the ones before it.
+        // This command works only after the commands that open the wrapped disks.
         let then = (Risk::Change, "Then look at what is within".to_owned(), within.command(""));
         let ways = ways.into_iter().map(|(_, way)| (Risk::Change, way.label, way.command));
         ways.chain([then]).collect()
     }
 
-    /// The disks with this name: a label, or the path of a disk, which includes the disk's
-    /// partitions.
+    /// The disks called `name`: a disk with this label, or all partitions of the disk with this
+    /// path.
     pub(super) fn called(&self, name: &str) -> Vec<usize> {
         let of = |name: &str| -> Vec<usize> {
             let is_it = |disk: &&Disk| disk.label == name || disk.path == Path::new(name);
@@ -142,7 +142,7 @@ impl Disks {
         };
         let found = of(name);
         match name.rsplit_once('=') {
-            // The name gives a spare, and the slot that the spare had.
+            // `--with SPARE=SLOT`: the name gives a spare, and the slot that the spare had.
             Some((label, slot)) if found.is_empty() && slot.parse::<u16>().is_ok() => of(label),
             _ => found,
         }
@@ -157,8 +157,8 @@ fn longer(device: Arc<dyn Member>, size_bytes: u64) -> Arc<dyn Member> {
     }
 }
 
-/// The full size of a disk whose superblock says that its end is missing: a copy that was stopped
-/// early, or a disk behind a bridge that hides the end.
+/// The full size of a disk whose superblock says that the disk's end is missing: a copy that was
+/// stopped early, or a disk behind a bridge that hides the end.
 fn uncut_bytes(disk: &Disk) -> Option<u64> {
     let superblocks = &disk.probed.probe.superblocks;
     let missing = superblocks.iter().filter_map(|found| match found.as_ref().err()?.cause {
@@ -169,7 +169,7 @@ fn uncut_bytes(disk: &Disk) -> Option<u64> {
     disk.device.size_bytes().checked_add(missing)
 }
 
-/// The disk as a whole, or its partitions.
+/// A disk as a whole, or split into its partitions.
 fn taken_apart(
     (label, path): (&str, &Path),
     mut device: Arc<dyn Member>,
@@ -185,7 +185,7 @@ fn taken_apart(
         device = longer(device, size_bytes);
         whole = of_whole(&device, &holes)?;
     }
-    // A 0.90 superblock may be the disk's or its last partition's.
+    // A 0.90 superblock at the disk's end may be the disk's or its last partition's.
     let sound = whole.probed.probe.superblocks.iter().flatten();
     let is_member = sound.clone().any(|superblock| superblock.version != Version::V0_90);
     let Some(table) = whole.contents.table.as_ref().filter(|_| !is_member) else {
@@ -201,7 +201,7 @@ fn taken_apart(
     };
     let parts: Vec<Disk> = table.partitions.iter().map(of_table).collect::<Result<_, _>>()?;
     let has_members = parts.iter().any(|part| !part.probed.probe.superblocks.is_empty());
-    // If no partition is a member, the partition table may have overwritten one, so the whole disk
-    // is tried.
+    // If no partition is a member, the partition table may have overwritten a member, so the whole
+    // disk is tried.
     Ok(if has_members { parts } else { vec![whole] })
 }

@@ -7,7 +7,7 @@
 //!   ─▶ the overlay's blocks in the holes ─▶ the copy ─▶ its map
 //! ```
 //!
-//! The rows are written with their own content, so that parity in a hole comes back as well. All
+//! The rows are written with their own content, so that parity in a hole is computed as well. All
 //! writes go to a separate overlay, which is deleted in the end. Only the bytes in holes are copied
 //! from the overlay: byte for byte those of the disk.
 //!
@@ -156,7 +156,7 @@ pub(super) fn fill(
     Ok(if missing.is_empty() { Exit::Done } else { Exit::Attention })
 }
 
-/// The copy's map before filling. A copy that is only shorter than its disk has no map yet.
+/// The copy's map before the fill. A copy that is only shorter than its disk has no map yet.
 fn map_of(
     args: &RescueConfig,
     image: &Path,
@@ -183,8 +183,8 @@ fn refused(image: &Path, why: &str, args: &RescueConfig) -> CliError {
         .remedy(Risk::Look, "See the state of the array", args.command(""))
 }
 
-/// Lets the engine read missing bytes and write them again. Returns the used data sectors of each
-/// copy.
+/// Lets the engine read the bytes that copies lack and write them again, over the overlay. Returns
+/// the used data sectors of each copy.
 fn computed(
     ready: Ready,
     indices: &[usize],
@@ -206,7 +206,7 @@ fn computed(
     let volume = Volume::open(&ready.array, ready.members, &options, |_| {});
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;
     for (slot, member) in &slots {
-        // Holes are handled one stretch after another, to keep lists short.
+        // Holes are handled in pieces of `STRETCH_SECTORS`, to keep the lists of sectors short.
         let holes = found.holes_of(disks, *member);
         for hole in holes.iter().flat_map(|hole| pieces(hole, STRETCH_SECTORS)) {
             let touched = array_sectors(&geometry, *slot, &hole, true);
@@ -270,7 +270,7 @@ pub(super) struct TemporaryFolder<'a>(pub(super) &'a Path);
 
 impl TemporaryFolder<'_> {
     pub(super) fn clear(&self) {
-        // Usually the folder no longer exists, and a leftover only takes space.
+        // Usually the overlay's folder no longer exists, and a leftover only takes space.
         let _ = fs::remove_dir_all(self.0);
         // The array's folder goes as well, if it is empty.
         let _ = self.0.parent().map(fs::remove_dir);

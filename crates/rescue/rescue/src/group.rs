@@ -37,7 +37,7 @@ impl<T: Named> Named for &T {
     }
 }
 
-/// The only array; an error if there are several or none.
+/// The only array of `found`; an error if there are several arrays or none.
 pub(super) fn one_of<T: Named>(
     mut found: Vec<T>,
     args: &RescueConfig,

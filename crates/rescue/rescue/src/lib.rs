@@ -10,14 +10,14 @@
 //!   │ --serve: NBD, writes go there · --commit: from there to the members
 //! ```
 //!
-//! Only `--commit` writes to members (besides `--fill`, into the holes of a copy). It shows every
-//! sector first and saves the bytes that it overwrites (`braid undo`). Members are opened
-//! read-only, so that the kernel guarantees it.
+//! Only `--commit` writes to members (besides `--fill`, into the holes of a copy). `--commit` shows
+//! every sector first and saves the bytes that it overwrites (`braid undo`). Members are opened
+//! read-only, so that the kernel guarantees that no other command writes to them.
 //!
 //! Invariants:
 //! - no member is opened for writing, or written, except by a commit
 //!   `[check: no_write_reaches_a_member]`;
-//! - a commit writes the content that the overlay showed, and can be taken back
+//! - a commit writes the content that the overlay showed, and can be undone
 //!   `[check: members_that_dropped_together_are_read_back_written_over_and_committed]`.
 
 #![forbid(unsafe_code)]
@@ -66,8 +66,8 @@ use rescue_array::RescueArray;
 pub use reshape::window::{WindowConfig, keep_window};
 use volumes::Volumes;
 
-/// Looks at the members, reports what is left of their array, and does what the options ask: serves
-/// the array, writes an overlay to the members, and so on.
+/// Looks at the members, reports the readable and the lost parts of their array, and does the
+/// actions of the options: serves the array, writes an overlay to the members, and so on.
 ///
 /// # Errors
 /// The array cannot be read as asked; a member, the overlay or the state folder cannot be read or
@@ -83,7 +83,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         };
     }
     let mut disks = Disks::open(args)?;
-    // An unfinished commit is searched again, now that the members are held against writers.
+    // A second check for an unfinished commit: no other program can write to the members now.
     refuse_unfinished(&globals.state_dir, &args.members)?;
     let mut solved = None;
     if args.solve {
@@ -124,7 +124,7 @@ pub fn run(args: &RescueConfig, globals: &Globals) -> Result<Exit, CliError> {
         return Err(reshape::not_one_shape(args));
     }
     if args.fill.is_some() || args.check || args.lost {
-        // These commands open the array themselves.
+        // The commands below open the array themselves, so the arrays' readers are closed.
         found.iter_mut().for_each(|one| one.reader = None);
     }
     if let Some(image) = &args.fill {
@@ -164,8 +164,8 @@ fn foreign_volume<'a>(disks: &'a Disks, group: &Group) -> Option<&'a disk::Conta
     group.members.iter().find_map(|index| disks.all[*index].volume.as_ref())
 }
 
-/// The exit code: 0 if all arrays are readable without any fault, 3 if they are readable, else the
-/// code of the refusal.
+/// The exit code: 0 if all arrays are readable without any fault, 3 if all are readable with a
+/// fault, else the code of the refusal.
 fn exit(found: &[RescueArray]) -> Exit {
     let of_one = |one: &RescueArray| match &one.plan.array {
         _ if one.reshape.is_some() && one.is_readable() => Exit::Attention,

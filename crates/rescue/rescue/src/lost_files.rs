@@ -38,7 +38,7 @@ struct VolumeDamage {
     lost: Vec<Range<u64>>,
     /// The names of the files, or why no names are known.
     files: Result<Vec<String>, String>,
-    /// The reason why more files may be affected, if they may.
+    /// The reason why more files may be affected; `None` if the list is complete.
     doubt: Option<String>,
 }
 
@@ -236,7 +236,7 @@ fn xfs_files(
     Ok(files)
 }
 
-/// The numbers of the lost blocks, and their count.
+/// The numbers of the lost blocks as text for a command, and their count.
 fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
     let blocks = lost.iter().flat_map(|range| range.start / size..range.end.div_ceil(size));
     let mut blocks: Vec<u64> = blocks.take(BLOCKS_MAX + 1).collect();
@@ -250,8 +250,8 @@ fn units(lost: &[Range<u64>], size: u64) -> Result<(String, usize), String> {
     Ok((words.join(" "), words.len()))
 }
 
-/// Runs a command on the array, which the command sees as `$file`. Returns the command's output,
-/// and its errors without the version.
+/// Runs a command that sees the served array as the file `$file`. Returns the command's output, and
+/// its errors without the version.
 fn served(
     (args, found, globals): Request<'_>,
     command: &str,
@@ -262,7 +262,7 @@ fn served(
     let (file, said, errors) = (place("array"), place("said"), place("errors"));
     let line = format!("{command} > {} 2> {}", word(&said), word(&errors));
     let exe = own_program().map_err(|error| error.to_string())?;
-    // The command that serves this array again, with this program and its state folder.
+    // The command line that serves the array again, with this executable and its state folder.
     let socket = format!("nbd+unix:///?socket={}", place("socket").display());
     let more = format!(
         "--serve --nbd {} --read-only --fuse {} --run {}",

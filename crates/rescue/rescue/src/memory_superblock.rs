@@ -1,4 +1,4 @@
-//! Superblocks in memory, in front of devices that have none, so that all other code sees md
+//! Superblocks in memory, placed in front of devices that have none, so that all other code sees md
 //! members.
 //!
 //! Used where superblocks are lost (`solve`) or never existed (`containers`). This file writes to
@@ -32,13 +32,13 @@ pub(super) struct MemorySuperblock {
     /// Level, layout, and chunk sectors.
     pub(super) shape: (Level, u32, u32),
     pub(super) slot: u16,
-    /// The member's device number. It equals the slot, unless another disk has taken that number
-    /// since.
+    /// The member's device number. The number equals the slot, unless another disk has taken this
+    /// number since.
     pub(super) number: u16,
     pub(super) slots: u16,
     pub(super) roles: Arc<[Role]>,
     pub(super) data_offset_sectors: u64,
-    /// Sectors of the member's data; `None` for the rest of the device.
+    /// Sectors of the member's data; `None` if the data reach to the device's end.
     pub(super) data_sectors: Option<u64>,
     /// Sectors that each member provides, in levels with equal members.
     pub(super) member_sectors: u64,
@@ -48,8 +48,8 @@ pub(super) struct MemorySuperblock {
     pub(super) recovery_offset: Option<u64>,
 }
 
-/// A role table for slots that are held: the device with a slot's number has the slot. All other
-/// devices are faulty.
+/// A role table of an array in which some slots are held: the device whose number is a held slot
+/// has this slot. All other devices are faulty.
 pub(super) fn roles(held: &[bool]) -> Arc<[Role]> {
     let slots = 0..u16::try_from(held.len()).expect("few slots");
     slots
@@ -59,8 +59,8 @@ pub(super) fn roles(held: &[bool]) -> Arc<[Role]> {
 }
 
 impl MemorySuperblock {
-    /// Makes the superblock. It says that redundancy is right, so that no resync changes the
-    /// members.
+    /// Makes the superblock. The superblock says that redundancy is right, so that no resync
+    /// changes the members.
     pub(super) fn superblock(&self, disk: &Disk) -> Result<Superblock, CliError> {
         let (level, layout, chunk_sectors) = self.shape;
         let device_bytes = disk.device.size_bytes();
@@ -140,7 +140,7 @@ pub(super) fn in_front(
     let uuid = superblock.array.uuid;
     let bytes = superblock.to_bytes();
     let first = superblock.offset_bytes() / SECTOR_BYTES;
-    // Other superblocks outside of the data are hidden, since they are not believed.
+    // Other superblocks outside of the data are blanked in memory, since they are not believed.
     let stale = disk.probed.probe.superblocks.iter().flatten();
     let stale = stale.map(|found| found.offset_bytes() / SECTOR_BYTES);
     let blank = stale
@@ -160,8 +160,8 @@ pub(super) fn in_front(
     let seen = for_looking(&device, &disk.holes);
     let mut probed = probe_beside(&device, &seen, &disk.label)?;
     probed.identity = identity;
-    // The ends of all members may be blank alike. With the new superblock, each member's checksum
-    // differs.
+    // The ends of all members may be blank alike. With the superblock in memory included, each
+    // member's checksum differs.
     let mark = mark(&seen, &disk.label)?;
     // Superblocks of other arrays on the device are not believed.
     probed

@@ -1,14 +1,14 @@
 //! Recognises the maker of NAS disks by their partitions: a word of comfort for an operator with a
 //! NAS in pieces on the table.
 //!
-//! It only adds words to the report, and does not change which members are believed. The first
-//! partitions of a NAS are its system and its swap, alike on all disks, at places typical of the
-//! maker.
+//! This file only adds words to the report, and does not change which members are believed. The
+//! first partitions of a NAS are its system and its swap, alike on all disks, at positions typical
+//! of the maker.
 //!
 //! Sources: listings of disks that their owners published: Synology (partitions at 256, 4980736 and
 //! 9453280; since DSM 7 at 8192 and 16785408), ReadyNAS (64, 8388672, 9437248), QNAP (four of which
 //! the first, second and fourth are of some 500 MiB), Buffalo's TeraStation (some 380, 130 and 190
-//! MiB around the data). Disks of other makers are read too, but not named.
+//! MiB around the data). Disks of other makers are read too, but their maker is not named.
 
 use braid_geometry::SECTOR_BYTES;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl Maker {
 /// A partition: its number, first sector, and number of sectors.
 type Slice = (u32, u64, u64);
 
-/// The maker of a disk with these partitions, in the order of their places.
+/// The maker of a disk with these partitions, which are in the order of their first sectors.
 fn of_partitions(slices: &[Slice]) -> Option<Maker> {
     let starts: Vec<u64> = slices.iter().map(|(_, start, _)| *start).collect();
     let mib = |number: u32| {
@@ -100,7 +100,7 @@ pub(super) fn words(disks: &Disks, found: &[RescueArray], volumes: &Volumes) -> 
     let mut arrays: Vec<(u32, &str)> = Vec::new();
     for one in found {
         let members = one.group.members.iter().map(|index| &disks.all[*index]);
-        // System partitions come before the data; on Buffalo and QNAP disks some follow it.
+        // System partitions come before the data; on Buffalo and QNAP disks some follow the data.
         let number = members.filter_map(slice).map(|(number, ..)| number).min();
         arrays.push((number.unwrap_or(u32::MAX), one.group.name.as_str()));
     }
@@ -126,7 +126,7 @@ pub(super) fn words(disks: &Disks, found: &[RescueArray], volumes: &Volumes) -> 
 mod tests {
     use super::*;
 
-    /// The partition tables are those that owners published.
+    /// The partition tables in this test are those that owners published.
     #[test]
     fn makers_are_known_by_where_their_partitions_begin() {
         let rest = 1_000_000_000;

@@ -1,11 +1,11 @@
 //! The overlays of an array: a folder with two files for each member, and a list of the overlays
 //! that belong together (`overlay_list`).
 //!
-//! An overlay is named by a checksum of its member at creation. So it is found under any device
-//! name, and not found after a write to the member. Such a write makes the overlay useless, and the
-//! refusal says so.
+//! An overlay is named by a checksum of its member at creation. So the overlay is found under any
+//! device name, and not found after a write to the member. A write to the member makes the overlay
+//! useless, and the refusal says so.
 //!
-//! Overlays of different moments would show a mixture that no client ever wrote. So a missing,
+//! Overlays saved at different times would show a mixture that no client ever wrote. So a missing,
 //! older or changed overlay is refused by name, and the array can still be read without its member
 //! `[check: an_overlay_that_was_damaged_is_refused_by_name]`.
 
@@ -85,7 +85,7 @@ pub(super) fn open(
 ) -> Result<Vec<Option<MemberOverlay>>, CliError> {
     let folder = folder(args, &group.uuid, globals);
     let list = made(args, &folder)?;
-    // A member left out for now still has its overlay.
+    // The overlay of a member that is left out of this rescue still exists.
     let is_of_one = |there: &Entry| disks.all.iter().any(|disk| name(disk) == there.name);
     if let Some(other) = list.iter().find(|there| !is_of_one(there)) {
         let other = &other.name;
@@ -136,26 +136,26 @@ fn listed(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     Ok(entries)
 }
 
-/// Whether the file is a map of a braid version whose overlays had no list.
+/// Whether the file is an overlay's map from a braid version that kept no list of overlays.
 fn is_older(map: &Path) -> bool {
     let mut first = [0; 16];
     let is_read = open_map(map).is_some_and(|mut file| file.read_exact(&mut first).is_ok());
     is_read && first == *b"braid-overlay 1\n"
 }
 
-/// Opens a map to look at it. `None` if it is no plain file, such as a link or a pipe.
+/// Opens an overlay's map for reading. `None` if `path` is no plain file, such as a link or a pipe.
 fn open_map(path: &Path) -> Option<fs::File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     rustix::fs::open(path, flags, Mode::empty()).ok().map(fs::File::from)
 }
 
-/// The overlays that were made completely. If a command was killed while it made an overlay, it has
-/// not written data into the overlay yet.
+/// The overlays that were made completely. An overlay whose making was cut short by a kill holds no
+/// data yet.
 fn made(args: &RescueConfig, folder: &Path) -> Result<Vec<Entry>, CliError> {
     Ok(listed(args, folder)?.into_iter().filter(|entry| entry.is_made).collect())
 }
 
-/// Opens the overlay of an array by its name and mark; `None` if nothing was written yet.
+/// Opens the overlay of an array by the overlay's name and mark; `None` if nothing was written yet.
 pub(super) fn open_array(
     args: &RescueConfig,
     folder: &Path,
@@ -192,7 +192,7 @@ pub(super) struct OverlayRequest {
     label: String,
     name: String,
     mark: u64,
-    /// The overlay, if it is open already.
+    /// The overlay, if it was already open.
     there: Option<MemberOverlay>,
 }
 
@@ -210,10 +210,10 @@ pub(super) fn make(
     wanted: Vec<OverlayRequest>,
 ) -> Result<Vec<MemberOverlay>, CliError> {
     make_folders(folder).map_err(|(path, error)| cannot(&path, &error))?;
-    // If two servers start at once, one makes the overlay and the other is refused.
+    // If two servers start at once, one makes the overlay and the other server is refused.
     let held = fs::File::open(folder).map_err(|error| cannot(folder, &error))?;
     flock(&held, FlockOperation::LockExclusive).map_err(|error| cannot(folder, &error.into()))?;
-    // Overlays of members that are left out for now stay listed.
+    // Overlays of members that are left out of this rescue stay listed.
     let mut entries = listed(args, folder)?;
     let was_made =
         |one: &OverlayRequest| entries.iter().any(|entry| entry.is_made && entry.name == one.name);
@@ -383,7 +383,7 @@ pub(super) fn discard(
     Ok(Exit::Done)
 }
 
-/// Removes the folder of this overlay only, unless one of its files is in use.
+/// Removes this overlay folder only, unless one of its files is in use.
 pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
     match list::read(folder) {
         Ok(OverlayList::Entries(_)) => remove(folder),
@@ -391,8 +391,8 @@ pub(super) fn remove_committed(folder: &Path) -> Result<(), CliError> {
     }
 }
 
-/// Removes the folder unless one of its files is in use. A rename comes first, so the folder
-/// goes whole or stays whole.
+/// Removes an overlay folder unless one of its files is in use. A rename comes first, so the folder
+/// is removed whole or stays whole.
 pub(super) fn remove(folder: &Path) -> Result<(), CliError> {
     for name in names(folder)? {
         let Some(file) = open_map(&folder.join(format!("{name}.map"))) else { continue };

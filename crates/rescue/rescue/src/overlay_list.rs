@@ -5,9 +5,9 @@
 //!   {"members":[{"name":…,"id":…,"sequence":…,"is_made":…},…]}
 //! ```
 //!
-//! It is written before the first overlay is made, and again once all exist, before any write to
-//! them. Each time an array is served over them, the list records how often each was saved. So an
-//! older copy of an overlay is detected.
+//! The list is written before the first overlay is made, and again once all overlays exist, before
+//! any write to them. Each time an array is served over them, the list records how often each
+//! overlay was saved. So an older copy of an overlay is detected.
 //!
 //! Invariant: a file that was cut, or changed in any byte, is refused
 //! `[check: a_list_that_is_torn_or_edited_is_no_list]`.
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use braid_console::state::write_whole;
 
 const MAGIC: &str = "braid-overlay-list 1";
-/// No list is longer: 1920 members, of some 120 bytes each.
+/// No list of overlays is longer: 1920 members, of some 120 bytes each.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct Entry {
     pub(super) id: OverlayId,
     /// The least number of times that the overlay was saved.
     pub(super) sequence: u64,
-    /// Whether the overlay's files exist. Before that no overlay of the list took a write.
+    /// Whether the overlay's files exist. Before they do, no overlay of the list took a write.
     pub(super) is_made: bool,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn new_id() -> OverlayId {
     *uuid::Uuid::new_v4().as_bytes()
 }
 
-/// Reads the list of a folder.
+/// Reads the list of overlays in a folder.
 ///
 /// # Errors
 /// The list exists, and cannot be read.
@@ -64,7 +64,7 @@ pub(super) fn read(folder: &Path) -> io::Result<OverlayList> {
     Ok(decode(&text).map_or(OverlayList::Damaged, OverlayList::Entries))
 }
 
-/// Replaces the list durably.
+/// Replaces the list of overlays durably.
 ///
 /// # Errors
 /// The list cannot be written.
@@ -100,7 +100,7 @@ fn decode(text: &[u8]) -> Option<Vec<Entry>> {
     };
     let entries: Vec<Entry> =
         head["members"].as_array()?.iter().map(entry).collect::<Option<_>>()?;
-    // The text is accepted only if these entries encode to the same text.
+    // The text of a list is accepted only if its entries encode to the same text.
     (encode(&entries) == text).then_some(entries)
 }
 

@@ -1,10 +1,10 @@
-//! The partitions of a rescued array: each is an export of its own, as well as the whole, for
+//! The partitions of a rescued array: each is an export of its own, as well as the whole array, for
 //! `mount -o ro`.
 //!
-//! A part is a stretch of the same export, so that clients of both see one content.
+//! A part is a stretch of the whole array's export: clients of both exports see one content.
 //!
 //! Invariant
-//! - A part shows its stretch, and no request leaves it
+//! - A part shows its stretch of the array, and no request goes beyond the stretch
 //!   `[check: a_part_is_a_stretch_of_the_whole]`.
 
 use std::ops::Range;
@@ -31,7 +31,7 @@ enum PartSource {
 }
 
 impl PartExport {
-    /// A part with this name: a stretch of the array with this number, and words on the content.
+    /// A part with this name: bytes of the array with this number, and words on the content.
     pub(crate) fn new(name: String, (array, bytes): (usize, Range<u64>), words: String) -> Self {
         Self { name, source: PartSource::Stretch(array, bytes), words }
     }
@@ -134,7 +134,7 @@ impl Export for StretchExport {
     fn block_status(&self, offset: u64, length: u64, extents_max: usize) -> Vec<Extent> {
         let mut left = self.size_bytes() - offset;
         let extents = self.whole.block_status(self.at(offset), length, extents_max).into_iter();
-        // The last extent may reach beyond the request, and beyond the part.
+        // The last extent returned may reach beyond the request, and beyond the part.
         let cut = extents.map_while(|extent| {
             let length_bytes = extent.length_bytes.min(left);
             left -= length_bytes;

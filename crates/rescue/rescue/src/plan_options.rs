@@ -6,8 +6,8 @@ use braid_assembly::{Options, Refusal};
 
 use braid_discovery::ready::Ready;
 
-/// Makes the sectors that believed members may lack unreadable. They are computed from other
-/// members, or are an I/O error.
+/// Makes the sectors that believed members may lack unreadable. Their content is computed from
+/// other members, or is an I/O error.
 pub(super) fn withholding(plan: &Plan, mut ready: Ready) -> Ready {
     for occupant in ready.array.slots.iter_mut().flatten() {
         let member_use = &plan.member_uses[occupant.member];
@@ -23,8 +23,8 @@ pub(super) fn wanted(
     options: &Options,
     (read_only, accept_risk): (bool, Option<u64>),
 ) -> Options {
-    // If the plan believes older members, the report has said that they are older than the recorded
-    // state.
+    // If the plan believes older members, the report has already said that these members are older
+    // than the recorded state.
     let is_told = plan.believed().next().is_some()
         || matches!(plan.refusal, Some(Refusal::OlderThanKnown { .. }));
     let known = if is_told { Vec::new() } else { options.known.clone() };

@@ -1,8 +1,9 @@
 //! The report of a rescue: the findings and their consequences, the safe commands, the array's
 //! content, and the next command.
 //!
-//! Written for an operator who is afraid: each statement is a fact, then its consequence. It uses
-//! no term that it did not explain before, and the first command that it offers writes nothing.
+//! Written for an operator who is afraid: each statement is a fact, then its consequence. The
+//! report uses no term that it did not explain before, and the first command that it offers writes
+//! nothing.
 
 use std::ops::Range;
 
@@ -33,7 +34,7 @@ use braid_discovery::raid0_layout;
 use braid_discovery::refusal::{self, at_risk_words};
 use braid_discovery::status::words::{byte_order_words, level_word};
 
-/// The most ranges that are listed. If there are more, only their number is shown.
+/// The most ranges that are listed. If there are more ranges, only their number is shown.
 const RANGES_SHOWN: usize = 8;
 
 pub(super) struct Report<'a> {
@@ -44,7 +45,7 @@ pub(super) struct Report<'a> {
     pub(super) globals: &'a Globals,
 }
 
-/// Whether content is larger than its partition: then members are missing or out of order.
+/// Whether content is larger than its partition, as happens if members are missing or out of order.
 fn is_too_large(volume: &Volume) -> bool {
     let room = volume.bytes.end - volume.bytes.start;
     volume
@@ -135,19 +136,19 @@ fn outcome_words(outcome: &Outcome) -> String {
     }
 }
 
-/// The next commands, the safest first, each with its purpose.
+/// The next commands for the operator, the safest first, each with its purpose.
 fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
     let array = found.is_one_of_several.then_some(found.group.uuid.as_str());
     if !found.is_readable() {
         let refused = found.plan.array.as_ref().expect_err("it was just looked at");
         let error = refusal::cli_error(refused, &found.plan.verdicts, &found.labels);
         let looks = error.remedies().into_iter().filter(|remedy| remedy.risk == Risk::Look);
-        // For an array in trouble, commands that serve the members themselves are not offered.
+        // If the array is in trouble, commands that serve the members themselves are not offered.
         let looks = looks.filter(|remedy| !remedy.command.is_empty());
         let looks = looks.filter(|remedy| {
             !["braid rescue", "braid serve"].iter().any(|verb| remedy.command.starts_with(verb))
         });
-        // Foreign containers cannot be handled by other commands.
+        // Arrays of foreign containers cannot be handled by other commands than `braid rescue`.
         let looks = looks.filter(|_| found.volume.is_none());
         let mut next: Vec<_> = looks.map(|remedy| (remedy.label, remedy.command)).collect();
         for (label, verdict) in found.labels.iter().zip(&found.plan.verdicts) {
@@ -185,7 +186,7 @@ fn next(args: &RescueConfig, found: &RescueArray) -> Vec<(String, String)> {
         0 => "--serve".to_owned(),
         stripes => format!("--serve --accept-risk {stripes}"),
     };
-    // The superblocks may be of another `--create` than the content.
+    // The superblocks may be from another `--create` than the content.
     let contents = found.contents.as_ref();
     let nothing_is_known = contents.is_ok_and(|contents| contents.volumes.iter().all(is_nameless));
     let may_be_another =
@@ -307,7 +308,7 @@ impl Report<'_> {
         text
     }
 
-    /// Disks outside of all arrays, and their content.
+    /// Disks that belong to no array, and their content.
     fn others(&self) -> Vec<(String, String)> {
         let is_of_one =
             |index: &usize| self.found.iter().any(|found| found.group.members.contains(index));
@@ -496,7 +497,7 @@ fn slot(found: &RescueArray, index: usize) -> Option<u16> {
     }
 }
 
-/// A row for each member, and whether the array starts without force.
+/// The report's table with a row for each member, and whether the array starts without force.
 fn found_lines(found: &RescueArray) -> Vec<String> {
     let plan = &found.plan;
     let mut table = Table::new(&[
@@ -594,7 +595,7 @@ fn meaning(found: &RescueArray) -> Vec<String> {
     lines.extend(views.into_iter().map(view));
     match &plan.array {
         Ok(array) => lines.extend(array_meaning(array, plan.believed().next().is_some())),
-        // For a reshape, earlier lines have named the part that cannot be read.
+        // For a readable array in a reshape, earlier lines have named the part that cannot be read.
         Err(_) if found.is_readable() => {}
         Err(refused) => lines.push(format!("Nothing can be read: {refused}.")),
     }

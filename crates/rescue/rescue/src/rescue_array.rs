@@ -33,8 +33,8 @@ use braid_discovery::ready::{Ready, decided};
 use braid_discovery::replay::ReplayTarget;
 use braid_discovery::window_copies;
 
-/// The most members for which the result without each is computed: a longer table is of no use to a
-/// reader.
+/// The most members for which the result without each member is computed: a longer table is of no
+/// use to a reader.
 const VIEWS_MAX: usize = 32;
 
 pub(super) struct RescueArray {
@@ -45,8 +45,8 @@ pub(super) struct RescueArray {
     pub(super) overlays: Vec<Option<MemberOverlay>>,
     pub(super) folder: PathBuf,
     pub(super) plan: Plan,
-    /// The reshape, if one is unfinished. `probed` and `plan` are then those of one of the two
-    /// shapes, and one overlay of the array replaces the members' overlays.
+    /// The reshape, if one is unfinished. `probed` and `plan` are then those of the old or the new
+    /// shape, and one overlay of the array replaces the members' overlays.
     pub(super) reshape: Option<UnfinishedReshape>,
     pub(super) array_overlay: Option<ArrayOverlay>,
     pub(super) options: Options,
@@ -59,7 +59,7 @@ pub(super) struct RescueArray {
     pub(super) lacks: Vec<u64>,
     /// Bytes of the array lost to holes of copies.
     pub(super) lost: Vec<Range<u64>>,
-    /// Whether the holes of copies are so large that not all of their bytes were tried.
+    /// Whether the holes of copies are so large that only some of their bytes were tried.
     pub(super) lost_is_cut: bool,
     /// The array, open for reading until a server takes it; `None` if it cannot be read.
     pub(super) reader: Option<ArrayReader>,
@@ -198,7 +198,7 @@ fn asked_for(disks: &Disks, group: &Group, args: &RescueConfig) -> BTreeSet<usiz
     here.filter(|(_, member)| named.contains(member)).map(|(index, _)| index).collect()
 }
 
-/// Looks at an array as `one` does, if the array is in the middle of a reshape.
+/// Looks at an array as `one` does, for an array in the middle of a reshape.
 fn one_that_moves(
     disks: &Disks,
     (group, on_disks): (Group, Vec<ProbedMember>),
@@ -218,8 +218,8 @@ fn one_that_moves(
     }
     let (probed, plan) = reshape.told_by();
     let (probed, mut plan) = (probed.to_vec(), plan.clone());
-    // A plan by force has its own result for each shape. Whether `serve` starts the array is shown
-    // only by an assembly of the members as they are.
+    // A plan by force has its own result for each shape of the reshape. Whether `serve` starts the
+    // array is shown only by an assembly of the members as they are.
     let window_copies = window_copies::of(&globals.state_dir, &on_disks);
     match assemble(&on_disks, &Options { window_copies, ..options.clone() }).array {
         Ok(_) => plan.refusal = None,
@@ -290,8 +290,8 @@ impl RescueArray {
         decided((devices, &probed), None, &self.wanted(true, accept_risk), &globals.state_dir)
     }
 
-    /// Makes the sectors that believed members may lack unreadable. They are computed from other
-    /// members, or are an I/O error.
+    /// Makes the sectors that believed members may lack unreadable. Their content is computed from
+    /// other members, or is an I/O error.
     pub(super) fn withholding(&self, ready: Ready) -> Ready {
         withholding(&self.plan, ready)
     }

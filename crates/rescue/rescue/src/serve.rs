@@ -50,7 +50,7 @@ pub(super) fn serve(
         ),
     })?;
     refuse_several_at_risk(args, &found)?;
-    // The metadata of volumes is read as the array will be served: sectors at risk are errors.
+    // LVM's metadata is read under the served array's rules: sectors at risk are errors.
     for one in
         found.iter_mut().filter(|one| args.read_only && one.reshape.is_none() && one.is_readable())
     {
@@ -63,7 +63,7 @@ pub(super) fn serve(
     let mut found: Vec<RescueArray> = order.iter().filter_map(|index| all[*index].take()).collect();
     let parts = parts(&found, &volumes);
     let is_moving: Vec<bool> = found.iter().map(|one| one.reshape.is_some()).collect();
-    // From here on only the servers read the arrays.
+    // From this line on only the servers read the arrays.
     found.iter_mut().for_each(|one| one.reader = None);
     let folder = found[0].folder.clone();
     let folders: Vec<PathBuf> = found.iter().map(|one| one.folder.clone()).collect();
@@ -89,7 +89,7 @@ pub(super) fn serve(
     let (_, first) = all.next().expect("one is served at least");
     let parts = parts.into_iter().map(|part| Box::new(part) as _).collect();
     let rescued = RescuedArrays { first, others: all.collect(), parts };
-    // A rescue must not replace the recorded state of the real array.
+    // The state of a rescue must not replace the recorded state of the real array.
     let aside = Globals { state_dir: folder.join("state"), ..globals.clone() };
     let aside = if args.read_only { globals } else { &aside };
     let exit = serve_rescued(&config, rescued, aside)?;
@@ -102,7 +102,7 @@ pub(super) fn serve(
         errln!("the members are unchanged; the writes are in {}", places.join(" and in "));
         let shown = |array, more| printable(&args.command_for(array, more)).into_owned();
         errln!("  go on:              {}", shown(None, "--serve"));
-        // Each array has commands of its own, as a commit handles one array.
+        // The report shows separate commands for each array, as a commit handles one array.
         for (one, is_moving) in found.iter().zip(is_moving) {
             let array = (found.len() > 1).then_some(one.group.uuid.as_str());
             if !is_moving && one.volume.is_none() {
@@ -216,7 +216,7 @@ fn moved(
     })
 }
 
-/// Writes the plan's superblocks to the overlay, and assembles the result.
+/// Writes the plan's superblocks to the overlay, and assembles the array over the overlay.
 pub(super) fn over_overlay(
     args: &RescueConfig,
     disks: &Disks,
@@ -258,7 +258,7 @@ pub(super) fn over_overlay(
 }
 
 /// Empties bad-block logs, and updates superblocks accordingly. The writes go to the overlay, so
-/// that a commit can make them on the members and an undo can take them back.
+/// that a commit can make them on the members and an undo can revert them.
 fn empty_logs(found: &RescueArray) -> Result<(), CliError> {
     for (index, overlay) in found.overlays.iter().enumerate() {
         let Some(overlay) = overlay else { continue };
@@ -292,7 +292,7 @@ fn config(args: &RescueConfig) -> Result<ServerConfig, CliError> {
     })
 }
 
-/// The other arrays, and partitions and volumes, each as an export.
+/// The other arrays, and all partitions and volumes, each as an export.
 fn parts(found: &[RescueArray], volumes: &[PartExport]) -> Vec<PartExport> {
     let mut parts = Vec::new();
     for (index, one) in found.iter().enumerate() {
@@ -308,7 +308,7 @@ fn parts(found: &[RescueArray], volumes: &[PartExport]) -> Vec<PartExport> {
             Some(PartExport::new(name, (index, volume.bytes.clone()), content_words(volume)))
         }));
     }
-    // A volume with the name of another export is not served.
+    // A volume whose name is already the name of another export is not served.
     for volume in volumes {
         let is_taken = found.iter().any(|one| one.group.name == volume.name())
             || parts.iter().any(|part| part.name() == volume.name());

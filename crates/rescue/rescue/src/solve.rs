@@ -1,9 +1,9 @@
 //! `braid rescue --solve`: finds out how members with lost superblocks were put together, from
 //! their content.
 //!
-//! The guesses are shown with their evidence. If one is certain, or the operator has chosen one,
-//! members get superblocks in memory that describe it; the members themselves are not written. From
-//! there on the array is handled as one with superblocks.
+//! The guesses are shown with their evidence. If one guess is certain, or the operator has chosen
+//! one, members get superblocks in memory that describe this guess; the members themselves are not
+//! written. After that the array is handled as one with superblocks.
 //!
 //! ```text
 //!   members ─▶ braid_solver ─▶ guesses, ranked
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Invariants:
-//! - without a choice, only a certain guess is used
+//! - without a choice by the operator, only a certain guess is used
 //!   `[check: what_is_not_certain_is_shown_and_not_gone_on_with]`;
 //! - the same members give the same array, with the same UUID, every time: so its overlay is found
 //!   again `[check: lost_superblocks_are_solved_and_the_array_is_read]`;
@@ -35,8 +35,8 @@ use braid_discovery::status::words::level_word;
 use braid_geometry::{Family, Level, SECTOR_BYTES, layout_name};
 use braid_solver::{Belief, Effort, Guess, Platter, Solution, solve, with_superblock_guesses};
 
-/// Pages of each member that identify the array: this many near the start of the data, and as many
-/// spread all over it.
+/// The number of pages per member that identify the array: this many near the start of the data,
+/// and as many spread all over the data.
 const SAMPLES: u64 = 64;
 const PAGE_BYTES: usize = 4096;
 /// The name given to an array whose own name is lost.
@@ -171,7 +171,7 @@ impl SolveResult {
         text
     }
 
-    /// Whether superblocks give the same guess.
+    /// Whether the superblocks give the same guess as the content.
     fn is_from_superblocks(&self, guess: &Guess) -> bool {
         let shape = |guess: &Guess| {
             let shape = (guess.level, guess.layout, guess.chunk_sectors);
@@ -278,13 +278,13 @@ fn uuid(guess: &Guess, disks: &Disks) -> [u8; 16] {
         let start = guess.offsets[slot] * SECTOR_BYTES;
         let rest = device.size_bytes().saturating_sub(start);
         let mut page = vec![0; PAGE_BYTES];
-        // Takes pages at the start of the data and all over it: the ends alone may be blank on all
-        // members.
+        // The checksum covers pages at the start of the data and all over the data: the ends alone
+        // may be blank on all members.
         let near = (0..SAMPLES).map(|at| at * PAGE_BYTES as u64);
         let far = (0..SAMPLES).map(|at| rest / SAMPLES * at / SECTOR_BYTES * SECTOR_BYTES);
         for at in near.chain(far) {
-            // An unreadable page is skipped. If it can be read another time, the array gets another
-            // UUID.
+            // An unreadable page is skipped. If the page can be read another time, the array gets
+            // another UUID.
             if device.read_at(&mut page, start + at).is_ok() {
                 for sum in &mut sums {
                     *sum = crc32c_append(*sum, &page);
@@ -314,7 +314,7 @@ fn as_member(guess: &Guess, slot: usize, uuid: [u8; 16], disk: Disk) -> Result<D
         slots: few(guess.slots.len()),
         roles: roles(&held),
         data_offset_sectors: guess.offsets[slot],
-        // At levels with redundancy the data area is the rest of the device.
+        // At levels with redundancy the data area extends to the device's end.
         data_sectors: is_direct.then_some(own),
         member_sectors: least,
         events: 1,

@@ -23,8 +23,8 @@ use super::disk::Disk;
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Events by which the former member is put behind the newest, so that it counts as dropped out, as
-/// it did.
+/// The former member's superblock gets this many events fewer than the newest, so that the member
+/// counts as dropped out, as it did.
 const EVENTS_BEHIND: u64 = 2;
 
 pub(super) struct MemberPlatter<'a>(&'a dyn Member);
@@ -57,7 +57,7 @@ impl DiskSuperblock<'_> {
     }
 }
 
-/// A disk that is put into a slot, and the place of its data.
+/// A disk that is put into a slot, and the offset of the data on the disk.
 #[derive(Clone, Copy)]
 struct SlotData {
     disk: usize,
@@ -65,8 +65,8 @@ struct SlotData {
     data_sectors: u64,
 }
 
-/// Guesses for the largest array. There is one, or one for each way to place spares and blank
-/// disks.
+/// Guesses for the largest array: one guess, or one for each arrangement of spares and blank disks
+/// in the free slots.
 pub(super) fn guesses(disks: &[Disk], remnants: &[Remnant]) -> Vec<Guess> {
     let mut arrays: BTreeMap<[u8; 16], Vec<DiskSuperblock<'_>>> = BTreeMap::new();
     let sound = disks.iter().enumerate().filter_map(|(disk, it)| {
@@ -214,8 +214,8 @@ pub(super) fn with_spares(
             }
         };
         let superblock = in_slot(own.clone(), u16::try_from(slot).expect("slots are few"), events);
-        // The change is only in memory. As for any believed member, the plan decides which
-        // superblock the spare would get.
+        // The changed superblock is only in memory. As for any believed member, the plan decides
+        // which superblock the spare would get.
         let superblocks = disks[index].probed.probe.superblocks.iter_mut().flatten();
         let own_ones = superblocks.filter(|one| **one == own);
         own_ones.for_each(|one| *one = superblock.clone());
@@ -223,7 +223,7 @@ pub(super) fn with_spares(
     Ok((disks, lines))
 }
 
-/// Splits a name from `--with` into a label and a slot, if it has one.
+/// Splits a name from `--with` into a label and a slot, if the name has a slot.
 fn named<'a>(name: &'a str, disks: &[Disk]) -> (&'a str, Option<usize>) {
     let is_label = |name: &str| disks.iter().any(|disk| disk.label == name);
     match name.rsplit_once('=') {
@@ -251,7 +251,7 @@ fn in_slot(mut own: Superblock, slot: u16, events: u64) -> Superblock {
     own
 }
 
-/// A sentence on the slots that were tried, and their evidence.
+/// A sentence for the report on the slots that a spare was tried in, and their evidence.
 fn tried(
     name: &str,
     best: usize,

@@ -5,7 +5,7 @@
 //!   holes of a copy ─▶ sectors of its data ─▶ sectors of the array ─▶ read ─▶ failed reads: lost
 //! ```
 //!
-//! Geometry only says where to look. Whether a sector is lost is found by reading it.
+//! The geometry only says which sectors to read. A sector is lost if its read fails.
 
 use std::ops::Range;
 
@@ -16,26 +16,27 @@ use braid_runtime::{ClientRequest, Volume};
 
 use super::overlay::BLOCK_BYTES;
 
-/// Bytes of a read; if it fails, single sectors are tried.
+/// Bytes of one read; if the read fails, its sectors are read one by one.
 const TRIED_BYTES: u64 = 64 << 10;
 /// The most bytes missing in copies for which the array is read. Of larger holes only the first
 /// bytes are tried.
 const LOOKED_BYTES_MAX: u64 = 64 << 20;
 
 /// The array sectors that are stored in these sectors of a slot's data, in ranges of at most a
-/// chunk. With `is_whole`, all array sectors of the same rows, so that parity counts too.
+/// chunk. With `is_whole`, all array sectors of the same rows, so that rows are also found by their
+/// parity.
 pub(super) fn array_sectors(
     geometry: &Geometry,
     slot: Slot,
     sectors: &Range<u64>,
     is_whole: bool,
 ) -> Vec<Range<u64>> {
-    // An overlay stores whole blocks, and takes the rest of a written block from the member.
+    // An overlay stores whole blocks, and takes the unwritten bytes of a block from the member.
     let block = if is_whole { BLOCK_BYTES / SECTOR_BYTES } else { 1 };
     let (start, end) = (sectors.start - sectors.start % block, sectors.end.next_multiple_of(block));
     let used = start..end.min(geometry.used_sectors(slot));
     let chunk = u64::from(geometry.chunk_sectors());
-    // Mirrors without chunks are handled in ranges of this size.
+    // Mirrors without chunks are handled in ranges of 2048 sectors.
     let chunk = if chunk == 0 { 2048 } else { chunk };
     let mut found = Vec::new();
     let mut at = used.start;
@@ -73,7 +74,7 @@ pub(super) fn array_sectors(
     in_order(found)
 }
 
-/// Sorts and merges ranges.
+/// Sorts ranges and merges those that touch.
 pub(super) fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_by_key(|range| range.start);
     ranges.dedup_by(|next, kept| {
@@ -87,7 +88,7 @@ pub(super) fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 }
 
 /// The bytes of the array that cannot be read because of its members' holes, and whether there were
-/// too many to try all. `holes` are in sectors of a member's data.
+/// too many bytes to try all. `holes` are in sectors of a member's data.
 pub(super) fn lost(
     volume: &Volume,
     array: &AssembledArray,

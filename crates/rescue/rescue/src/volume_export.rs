@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   request ─▶ runs: each on one array, or zeroes, or lost
-//!     ├─▶ one run: passed on unchanged
+//!     ├─▶ one run: passed to its array unchanged
 //!     └─▶ several: a request each, and the last to complete answers
 //! ```
 //!
-//! All places are mapped before the volume is served, so requests never wait for a lookup. Volumes
-//! whose writes would also need other places (thin ones, copies) are read-only.
+//! All extents of a volume are mapped before the volume is served, so requests never wait for a
+//! lookup. Volumes whose writes would also need other places (thin ones, copies) are read-only.
 //!
 //! Invariants
-//! - No request leaves the volume's places on an array
+//! - No request touches bytes of an array outside the volume
 //!   `[check: volumes_of_a_nas_are_read_over_several_arrays]`.
 //! - Lost bytes are an I/O error, and the bytes next to them are read
 //!   `[check: a_volume_that_lies_on_a_lost_array_is_read_where_it_is_not]`.
@@ -27,7 +27,7 @@ pub(crate) struct VolumePlaces {
     pub(crate) map: Map,
     /// For each part of the volume's group, the array and the bytes where the part is, if present.
     pub(crate) parts: Vec<Option<(usize, Range<u64>)>>,
-    /// Whether the volume is read-only, because writes would also need other places.
+    /// Whether the volume is read-only, because its writes would also change other places.
     pub(crate) is_read_only: bool,
 }
 
@@ -61,7 +61,7 @@ impl VolumePlaces {
                 let Some(Some((array, bytes))) = self.parts.get(part) else {
                     return (BytePlace::Lost, length);
                 };
-                // A part may be shorter than its group says.
+                // A physical volume may be shorter than its group's metadata says.
                 let room = (bytes.end - bytes.start).saturating_sub(offset_bytes);
                 match room {
                     0 => (BytePlace::Lost, length),
@@ -71,7 +71,7 @@ impl VolumePlaces {
         }
     }
 
-    /// The runs of a stretch of the volume: start in the stretch, place, and length.
+    /// The runs of a range of the volume: start in the range, place on an array, and length.
     fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, BytePlace, u64)> {
         let mut done = 0;
         std::iter::from_fn(move || {
@@ -108,8 +108,8 @@ impl VolumeExport {
         self.places.arrays().filter_map(|array| self.arrays.get(array))
     }
 
-    /// Submits a request for each run. `ask` makes it from the offset on the array, the run's start
-    /// in the client's request, and the run's length.
+    /// Submits a request for each run. `ask` makes the request from the offset on the array, the
+    /// run's start in the client's request, and the run's length.
     fn each(
         &self,
         (offset, length): (u64, u64),
@@ -192,7 +192,7 @@ impl VolumeExport {
     }
 }
 
-/// A request that was split: the part that completes last answers.
+/// A client's request that was split: the part that completes last answers the client.
 struct SplitRequest(Mutex<SplitState>);
 
 struct SplitState {
@@ -302,7 +302,7 @@ impl Export for VolumeExport {
                 });
             }
             ClientRequest::WriteZeroes { offset, length, durable, may_punch, fast } => {
-                // Either all parts change or none, so the request is refused before any change.
+                // Either all parts change data or none, so the refusal comes before any change.
                 if fast && !self.zeroes_fast(offset, length) {
                     let status = Err(RequestError::NotFast);
                     return completion.complete(Outcome { result: status, payload: None });
@@ -345,7 +345,7 @@ impl Export for VolumeExport {
                 }
             }
             // If an array left out extents, or the limit is reached, the client must ask again for
-            // the others.
+            // the later extents.
             if left > 0 || found.len() >= extents_max {
                 break;
             }

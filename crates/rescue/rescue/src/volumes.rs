@@ -32,17 +32,17 @@ struct ArrayRange {
 }
 
 struct Volume {
-    /// The index of the volume's group.
+    /// The index of the volume's volume group.
     group: usize,
-    /// The index of the volume within its group.
+    /// The index of the volume within its volume group.
     index: usize,
     /// The name of the volume's export.
     export: String,
     /// The volume's content, or why it is not read.
     contents: Result<Contents, String>,
-    /// The arrays on which the volume is.
+    /// The arrays that hold the volume's bytes.
     arrays: BTreeSet<usize>,
-    /// The missing parts of its group on which the volume is.
+    /// The missing physical volumes of the group that held some of the volume's bytes.
     missing: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ impl Volumes {
         is_within.then(|| reader.read(range.bytes.start + offset, length)).flatten()
     }
 
-    /// The map of a volume; for a thin volume only the part for the wanted bytes.
+    /// The map of a volume to arrays; for a thin volume only the part for the wanted bytes.
     fn map(
         &self,
         (group, volume): (&Group, &LogicalVolume),
@@ -240,7 +240,7 @@ impl Volumes {
         faults.chain(here.map(line)).chain(left_out).collect()
     }
 
-    /// The closing list of volumes over all arrays; empty if the lines of one array have all of it.
+    /// The report's list of volumes over all arrays; empty if one array's lines name them all.
     pub(super) fn list(&self, args: &RescueConfig, found: &[RescueArray]) -> Vec<String> {
         if found.len() < 2 && self.volumes.is_empty() {
             return Vec::new();
@@ -283,7 +283,7 @@ impl Volumes {
         lines
     }
 
-    /// Exports for these volumes, fully mapped. Arrays are numbered as served, by `order`.
+    /// Exports for the LVM volumes, fully mapped. Arrays are numbered as served, by `order`.
     pub(super) fn served(&self, found: &[RescueArray], order: &[usize]) -> Vec<PartExport> {
         let mut parts = Vec::new();
         for volume in &self.volumes {

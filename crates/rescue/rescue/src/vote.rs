@@ -1,7 +1,7 @@
 //! `braid rescue --check` reads and compares the whole array, and names the member that is wrong.
 //!
 //! Two parities or three copies reveal for each sector which member is wrong; one parity or two
-//! copies reveal only that they differ. It runs the engine's check
+//! copies reveal only that members differ. `--check` runs the engine's check
 //! ([`braid_runtime::JobRequest::Check`]) over a temporary overlay: members are only read.
 
 use std::collections::BTreeMap;
@@ -25,15 +25,15 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::status::words::{run_words, sectors_words};
 use braid_server::found_run as run;
 
-/// A check that has not started after this time counts as one that will not start.
+/// If a check has not started after this time, braid assumes that no check starts.
 const SILENCE: Duration = Duration::from_secs(1);
-/// The most places that are listed. If there are more, only their number is shown.
+/// The most findings that are listed. If there are more, only their number is shown.
 const RUNS_MAX: usize = 1000;
 
 #[derive(Default)]
 struct CheckResult {
     findings: Vec<Finding>,
-    /// The number of findings that were not kept.
+    /// The number of findings that were not listed.
     more: u64,
     /// For each wrong member, the number of its wrong sectors.
     by_member: BTreeMap<MemberId, u64>,
@@ -84,7 +84,7 @@ pub(super) fn check(
         ..braid_runtime::Options::default()
     };
     let volume = Volume::open(&ready.array, ready.members, &options, move |notice| {
-        // The receiver no longer exists once the check has ended.
+        // The receiver of notices no longer exists once the check has ended.
         let _ = tell.send(notice);
     });
     let volume = volume.map_err(|error| CliError::new(Code::MemberIo, error.to_string()))?;

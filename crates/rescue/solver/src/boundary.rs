@@ -1,5 +1,5 @@
-//! How far a reshape in place got: before the boundary one reading of the array is right, after it
-//! the other.
+//! How far a reshape in place got: before the boundary one reading of the array is right, after the
+//! boundary the other reading.
 //!
 //! ```text
 //!   first (right up to the boundary)    . . + . + . . + . + | x   x     x
@@ -17,9 +17,9 @@
 //! are nearly as good count too, and the answer is a range.
 //!
 //! The array is scanned as `scan` scans members, then more closely around the boundary, until a
-//! scan adds nothing.
+//! closer scan finds no new range.
 //!
-//! Invariant: the boundary is in the range that is answered
+//! Invariant: the boundary is in the returned range
 //! `[check: where_a_move_in_place_got_to_is_found]`.
 
 use std::collections::BTreeMap;
@@ -46,15 +46,15 @@ const WRONG_PART: usize = 50;
 /// The range of sectors in which the boundary is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
-    /// The array sectors that contain the boundary. The first reading is right before them, the
-    /// second after them.
+    /// The array sectors that contain the boundary. Before these sectors the first reading is
+    /// right, after them the second.
     pub between: Range<u64>,
-    /// The most likely sector: the middle of the stretch with the fewest votes on its wrong side.
+    /// The most likely boundary: the middle of the stretch with the fewest votes on its wrong side.
     pub likely: u64,
     /// The number of places whose content is right in only one of the readings.
     pub places: usize,
-    /// Sectors outside of `between` that hold their own address. That address is right only in the
-    /// other reading.
+    /// Sectors outside of `between` that hold their own address, but as it is in the other side's
+    /// reading.
     pub apart: Vec<u64>,
 }
 
@@ -66,8 +66,8 @@ struct BoundaryVote {
     weight: usize,
 }
 
-/// Finds the sector in `within` where the right reading changes: `first` before it, `second` from
-/// it on. `None` if the content does not show the place.
+/// Finds the sector in `within` where the right reading changes: `first` is right before this
+/// sector, `second` from it on. `None` if the content does not show the sector.
 #[must_use]
 pub fn boundary(
     (first, second): (&dyn Platter, &dyn Platter),
@@ -78,8 +78,8 @@ pub fn boundary(
     let (mut found, mut closer) = (None, vec![within.clone()]);
     while closer.len() <= LOOKS_MAX {
         let scan = scan(&[first, second], |it| effort.closer(it.sectors(), &closer));
-        // A closer scan includes the earlier ones. If its votes contradict each other, the earlier
-        // scans only missed that.
+        // A closer scan includes the earlier scans. If its votes contradict each other, the earlier
+        // scans only missed the contradiction.
         let next = split(&votes(&scan, &cached, &within), &within)?;
         let is_new = !closer.contains(&next.between);
         closer.push(next.between.clone());
@@ -121,7 +121,7 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
                 return None;
             }
             let (first, second) = differ(sector, whole)?;
-            // Many places are blank, and an outdated checksum of a blank page fits all of them.
+            // Many places are blank, and an outdated checksum of a blank page fits all.
             let holds = |bytes: Vec<u8>| {
                 let bytes = &bytes[skipped..skipped + fact.length];
                 fact.holds(metadata, bytes) && !is_blank(bytes)
@@ -134,7 +134,7 @@ fn votes(scan: &Scan, readings: &[CachedPlatter<'_>; 2], within: &Range<u64>) ->
     }
     votes.sort_unstable();
     // A sector that votes twice for one reading (by its address and by a prediction) counts once. A
-    // sector with votes for both readings does not count: parity was taken for data there.
+    // sector with votes for both readings does not count: parity was taken for data in this sector.
     votes.dedup_by_key(|vote| (vote.sector, vote.is_first));
     votes
         .chunk_by(|one, other| one.sector == other.sector)
@@ -167,13 +167,13 @@ fn read(reading: &CachedPlatter<'_>, sector: u64, length: usize) -> Option<Vec<u
     (end <= reading.sectors() && reading.read(sector, &mut bytes)).then_some(bytes)
 }
 
-/// The range that contains the boundary, by these votes in order of sectors.
+/// The range that contains the boundary, by `votes` in order of sectors.
 fn split(votes: &[BoundaryVote], within: &Range<u64>) -> Option<Boundary> {
     let all: usize = votes.iter().map(|vote| vote.weight).sum();
     let weight = |vote: &BoundaryVote, is_first: bool| {
         if vote.is_first == is_first { vote.weight } else { 0 }
     };
-    // For each vote, the weight on the wrong side of a boundary right before that vote; then the
+    // For each vote, the weight on the wrong side of a boundary right before this vote; then the
     // weight for a boundary after the last vote.
     let mut wrong: Vec<usize> = vec![votes.iter().map(|vote| weight(vote, true)).sum()];
     for vote in votes {

@@ -6,7 +6,7 @@ pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     bytes.chunks(64).all(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
-/// A count within a buffer.
+/// A count of bytes in memory, as `usize`.
 pub(crate) fn small(count: u64) -> usize {
     usize::try_from(count).expect("it is in memory")
 }

@@ -23,7 +23,7 @@ impl<'a> CachedPlatter<'a> {
         Self { member, pages: RefCell::default() }
     }
 
-    /// Reads sectors of one page that is wholly on the member.
+    /// Reads sectors of one page through the cache; the page is wholly on the member.
     fn read_within(&self, sector: u64, bytes: &mut [u8]) -> bool {
         let (number, skipped) = (sector / PAGE, small(sector % PAGE) * SECTOR);
         let mut pages = self.pages.borrow_mut();

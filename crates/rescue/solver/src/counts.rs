@@ -15,7 +15,7 @@ pub struct Evidence {
     pub confirmed: usize,
     /// Predictions that fail.
     pub refuted: usize,
-    /// Places where parity fits, or copies are equal.
+    /// Places with parity or copies that were compared and are not all zero.
     pub agreeing: usize,
     /// Places that were compared and are not all zero.
     pub compared: usize,
@@ -30,7 +30,7 @@ pub struct Evidence {
     pub is_shadowed: bool,
 }
 
-/// The most addresses that count, however many were found: predictions say more.
+/// The most addresses that count for a guess, however many were found: predictions say more.
 const ADDRESSES_MAX: usize = 300;
 
 /// The weight of a confirmed prediction, in addresses. A wrong guess that differs by a few members
@@ -49,18 +49,18 @@ impl Evidence {
         of(weight) + CONFIRMED * of(self.confirmed) - REFUTED * of(self.refuted)
     }
 
-    /// Whether enough places were compared, and nearly all of them agree.
+    /// Whether enough places with redundancy were compared, and nearly all of them agree.
     pub(crate) const fn agrees(&self) -> bool {
         self.compared >= 8 && self.agreeing * 10 >= self.compared * 9
     }
 
-    /// Whether redundancy agrees as in `agrees`, or only a few places were compared and all
-    /// of them agree.
+    /// Whether redundancy agrees as in `agrees`, or only a few places were compared and all of
+    /// these places agree.
     pub(crate) const fn agrees_as_far_as_seen(&self) -> bool {
         self.agrees() || self.compared >= 3 && self.agreeing == self.compared
     }
 
-    /// Whether enough places were compared, and many of them do not agree.
+    /// Whether enough places with redundancy were compared, and many of them do not agree.
     pub(crate) const fn disagrees(&self) -> bool {
         self.compared >= 8 && self.agreeing * 4 < self.compared * 3
     }

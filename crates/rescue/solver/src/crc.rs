@@ -1,9 +1,10 @@
-//! CRC-32C forwards, and backwards.
+//! CRC-32C, computed forwards and backwards.
 //!
-//! ext4 begins the checksum of an inode with the inode's number, which is stored nowhere else in
-//! it. A CRC step is a bijection of its state, so it can run backwards: from the stored checksum,
+//! ext4 begins the checksum of an inode with the inode's number, which the inode stores nowhere
+//! else. A CRC step is a bijection of its state, so it can run backwards: from the stored checksum,
 //! over the known bytes, to the state right after the number. Feeding four bytes equals XORing them
-//! into the state and feeding four zeroes. So the states before and after give the four bytes.
+//! into the state and feeding four zeroes. So the states before and after the number give its four
+//! bytes.
 //!
 //! ```text
 //!   seed ──number──▶ x ──generation, inode──▶ stored          number = seed ^ back(x, four zeroes)
@@ -14,7 +15,7 @@
 /// The polynomial of CRC-32C, in reversed bit order.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// For each value of a byte, how it changes the state.
+/// For each value of a byte, how the byte changes the CRC's state.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte: u32 = 0;
@@ -31,8 +32,8 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// For each top byte of an entry in `TABLE`, the index of that entry. The top bytes are all
-/// different.
+/// For each top byte of an entry in `TABLE`, the index of this entry. The top bytes of all entries
+/// are different.
 const BYTE_OF_TOP: [u8; 256] = {
     let mut bytes = [0; 256];
     let mut byte: u8 = 0;
@@ -46,13 +47,13 @@ const BYTE_OF_TOP: [u8; 256] = {
     bytes
 };
 
-/// The CRC's register after `bytes`, if it was `state` before; without inversions at the ends, as
-/// in file systems.
+/// The CRC's register after `bytes`, if the register was `state` before them; without inversions at
+/// the ends, as in file systems.
 pub(crate) fn raw(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }
 
-/// The CRC's register before `bytes`, if it is `state` after them.
+/// The CRC's register before `bytes`, if the register is `state` after them.
 pub(crate) fn unwound(state: u32, bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(state, |state, byte| {
         let index = BYTE_OF_TOP[(state >> 24) as usize];

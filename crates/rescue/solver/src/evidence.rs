@@ -26,10 +26,10 @@ const FACTS: usize = 128;
 const FACTS_FIRST: usize = 48;
 /// One guess of thousands is dropped once this many more facts speak against it than for it.
 const AGAINST_MAX: usize = 6;
-/// The number of refutations that count against a guess if a volume is larger than the array.
+/// The number of refutations that a guess gets if a volume is larger than the guess's array.
 const TOO_LARGE: usize = 4;
 const COMPARED_MAX: u64 = 192;
-/// Sectors compared at each place: a page, which is the smallest chunk.
+/// Sectors compared at each compared place: a page, which is the smallest chunk.
 const PAGE: usize = 8;
 /// Half of the compared places are in this many sectors at the start of each member.
 const NEAR_SECTORS: u64 = 32 << 11;
@@ -37,8 +37,8 @@ const NEAR_SECTORS: u64 = 32 << 11;
 /// Counts the signs that a guess explains, for volumes whose start the guess has. Signs of one page
 /// count once.
 ///
-/// A journal has copies of pages, and shows other sectors of them than the pages at their own place
-/// do.
+/// A journal has copies of pages. The signs on a copy are often of other sectors than the signs on
+/// the page at its own place.
 pub(crate) fn explain(guess: &Guess, geometry: &Geometry, scan: &Scan) -> Evidence {
     let mut evidence = Evidence::default();
     let mut heard = BTreeSet::new();
@@ -86,8 +86,8 @@ fn is_parity(guess: &Guess, geometry: &Geometry, (member, sector): (usize, u64))
     row.0 < stripe.rows() && !matches!(stripe.row_map(row).role(slot), Role::Data(_))
 }
 
-/// Reads predicted structures. Returns the numbers found and missing, and whether one member lacks
-/// many.
+/// Reads predicted structures. Returns the numbers of structures found and missing, and whether one
+/// member lacks many.
 pub(crate) fn predict(
     guess: &Guess,
     geometry: &Geometry,
@@ -95,7 +95,7 @@ pub(crate) fn predict(
     members: &[&dyn Platter],
 ) -> (Walk, bool) {
     let mut met = Walk::default();
-    // Counts are kept for each member; sectors that are computed belong to no member.
+    // Predictions are counted for each member; sectors that are computed belong to no member.
     let mut by_member = vec![Walk::default(); members.len()];
     for start in &guess.starts {
         let (volume, metadata) = (&scan.volumes[start.volume], &scan.metadata[start.volume]);
@@ -111,8 +111,8 @@ pub(crate) fn predict(
             let looked = read_array(guess, geometry, members, sector, PAGE);
             met.saw(looked.map(|bytes| metadata.confirms(volume, address, &bytes)));
         }
-        // A wrong guess may take the sources of most facts for parity. Then the other facts are
-        // read.
+        // A wrong guess may take the sources of most facts for parity. Then facts from other
+        // sources are read.
         let is_said = |fact: &Fact| !is_parity(guess, geometry, fact.source);
         for fact in scan.places[start.volume].facts_that(FACTS, is_said) {
             let looked = read_bytes(guess, geometry, members, *start, fact.byte, fact.length);
@@ -227,8 +227,8 @@ fn read_bytes(
     Some(bytes)
 }
 
-/// Reads sectors of the array as the guess says: from their places, or computed by P. `None` if
-/// neither is possible.
+/// Reads sectors of the array as the guess says: from the members that hold them, or computed by P.
+/// `None` if neither is possible.
 fn read_array(
     guess: &Guess,
     geometry: &Geometry,
@@ -300,11 +300,11 @@ fn made_of_parity(
     Some(())
 }
 
-/// A member, a sector of it, and the exponent of its data in Q.
+/// A member, a sector of the member, and the exponent of this sector's data in Q.
 type Source = (usize, u64, Option<u16>);
 
-/// The sectors from which a sector without a place is computed, each with its exponent in Q if Q is
-/// needed, and the sector's own exponent. `None` if it cannot be computed.
+/// The sectors from which a sector of a missing member is computed, each with its exponent in Q if
+/// Q is needed, and the sector's own exponent. `None` if the sector cannot be computed.
 pub(crate) fn made_of(
     guess: &Guess,
     geometry: &Geometry,
@@ -330,7 +330,7 @@ pub(crate) fn made_of(
         .filter_map(|(index, place)| place.map(|(member, at)| (member, at, exponent(index))))
         .collect();
     sources.extend(p.map(|(member, at)| (member, at, None)));
-    // Q itself is marked by an exponent above all others.
+    // The sector of Q itself is marked by an exponent above all others.
     sources.extend(q.filter(|_| needs_q).map(|(member, at)| (member, at, Some(u16::MAX))));
     Some((exponent(address.data_index).unwrap_or(u16::MAX), sources))
 }
@@ -404,8 +404,8 @@ fn copies_agree(
     verdict
 }
 
-/// Whether parity agrees; `None` if there is nothing to compare: too many pages are missing, or all
-/// are zero.
+/// Whether parity agrees; `None` if there is nothing to compare: too many pages of the row are
+/// missing, or all are zero.
 fn parity_agrees(
     guess: &Guess,
     stripe: &StripeGeometry,
@@ -429,7 +429,7 @@ fn parity_agrees(
     let lost: Vec<usize> = (0..data.len()).filter(|at| data[*at].is_none()).collect();
     match (lost.as_slice(), &p, &q) {
         ([], Some(_), _) | ([], _, Some(_)) => {}
-        // If one page is missing, it is computed from P, and then Q must fit.
+        // If one data page is missing, the page is computed from P, and then Q must fit.
         ([one], Some(p), Some(_)) => {
             let mut made = p.clone();
             data.iter().flatten().for_each(|page| kernel().xor_into(&mut made, &[page]));
@@ -449,9 +449,9 @@ fn parity_agrees(
 
 /// Whether a member that the guess takes for pure data looks like parity of others.
 ///
-/// Parity of mostly zero members looks like the one member that is not zero there. But such parity
-/// is zero only where all members are, and shows an address only where all members but one are
-/// zero. Plain data has no reason for that.
+/// Where all members but one are zero, parity looks like the one that is not. But parity is zero
+/// only where all members are zero, and shows an address only where all members but one are zero.
+/// Plain data has no reason for such a pattern.
 pub(crate) fn looks_like_parity(
     guess: &Guess,
     geometry: &Geometry,
@@ -506,8 +506,8 @@ mod tests {
     use super::*;
     use crate::sign::Sign;
 
-    /// In an array of md, most inodes that were found were copies in the journal, which counted
-    /// against the right guess.
+    /// In an array of md, most inodes that were found were copies in the journal, and these copies
+    /// counted against the right guess.
     #[test]
     fn copies_in_a_journal_speak_against_nothing() {
         let guess = Guess {
@@ -526,7 +526,7 @@ mod tests {
             volume: 0,
             addresses: Addresses::at(address),
         };
-        // A page of inodes is at its place, and copies of it are far after it.
+        // A page of inodes is at its right place, and copies of this page are far after it.
         let mut scan = Scan::default();
         scan.signs.extend([sign(0, 2048 + 16, 16), sign(1, 5000, 18), sign(1, 5010, 22)]);
         let geometry = guess.geometry().expect("a map");

@@ -18,21 +18,21 @@ const USUAL_SHARE: usize = 2;
 /// votes may be chance, since P and Q look like data in places.
 const SHARE: usize = 4;
 
-/// A slot with this many of the member's votes on parity, and fewer other votes, needs no such
-/// share.
+/// A slot with at least this many of the member's votes on parity, and fewer other votes, needs no
+/// `SHARE` of the signs.
 const PARITY_MIN: usize = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// The data offset that all members had to have; `None` if each could have its own.
+    /// The data offset that all members had to have; `None` if each member could have its own.
     pub(crate) offset: Option<u64>,
     /// The slot and the data offset of each member.
     pub(crate) assignments: Vec<Option<(u16, u64)>>,
-    /// Members for whose slot there are contradicting votes: parity looks like data where the rest
-    /// of the row is zeroes.
+    /// Members with contradicting votes for a slot: parity looks like data where the other members
+    /// of the row are zero.
     pub(crate) contested: BTreeSet<usize>,
-    /// The total [`Addresses::strength`] of the volume's addresses that are at their place by these
-    /// assignments.
+    /// The total [`Addresses::strength`] of the volume's addresses that are at their right place by
+    /// these assignments.
     pub(crate) strength: usize,
     pub(crate) votes: usize,
 }
@@ -48,7 +48,7 @@ struct SlotVote {
 }
 
 /// Counts the votes of `signs`, for a volume that begins at array sector `start` and for this many
-/// members. Uses the offsets that explain most, then each of the usual ones.
+/// members. Uses the data offsets that explain most signs, then each of the usual offsets.
 pub(crate) fn fits(
     geometry: &Geometry,
     signs: &[&Sign],
@@ -68,14 +68,14 @@ pub(crate) fn fits(
                 }
             };
             each_place(geometry, sector, |slot, at| vote(slot, at, false));
-            // The data of a missing member shows in the parity if the rest of the row is zeroes.
+            // A missing member's data shows in the parity if the row's other members are zero.
             if let Some((slot, at)) = parity_of(geometry, sector).filter(|_| is_short) {
                 vote(slot, at, true);
             }
         }
     }
     votes.sort_unstable();
-    // A journal has many copies of a page; all of them count once.
+    // A journal has many copies of a page; all copies of one page count once.
     let pages: BTreeSet<(usize, Addresses)> =
         signs.iter().map(|sign| (sign.member, sign.addresses.page())).collect();
     let mut spoken = vec![0; members];
@@ -94,7 +94,7 @@ pub(crate) fn fits(
     std::iter::once(best).chain(others).collect()
 }
 
-/// The offset with most votes, if each member counts with its best slot.
+/// The data offset with most votes, if each member counts with its best slot.
 fn common_offset(votes: &[SlotVote]) -> Option<u64> {
     let mut best: Vec<(u64, usize, usize)> = Vec::new();
     for run in votes.chunk_by(|a, b| (a.member, a.slot, a.offset) == (b.member, b.slot, b.offset)) {

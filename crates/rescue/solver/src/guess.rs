@@ -61,8 +61,8 @@ impl Guess {
         self.slots.iter().filter(|slot| slot.is_none()).count()
     }
 
-    /// The places of an array sector on present members: each a member and a sector of it. Empty if
-    /// the sector must be computed from other members, and beyond the array.
+    /// The places of an array sector on present members: each a member and a sector of it. Empty
+    /// beyond the array's end, and if the sector must be computed from other members.
     #[must_use]
     pub fn places(&self, geometry: &Geometry, sector: u64) -> Vec<(usize, u64)> {
         let mut places = Vec::new();
@@ -70,7 +70,7 @@ impl Guess {
         places
     }
 
-    /// The place of the parity of an array sector's row. If the rest of the row is zeroes, the
+    /// The place of the parity of an array sector's row. If the row's other data are zeroes, the
     /// parity shows the data of a missing member.
     pub(crate) fn parity_place(&self, geometry: &Geometry, sector: u64) -> Option<(usize, u64)> {
         let (slot, at) = parity_of(geometry, sector)?;
@@ -81,14 +81,14 @@ impl Guess {
         self.slots[slot.index()].map(|member| (member, self.offsets[slot.index()] + at))
     }
 
-    /// The array sector at which a volume starts, if the guess has it.
+    /// The array sector at which a volume starts, if the guess has a start for this volume.
     #[must_use]
     pub fn start_of(&self, volume: usize) -> Option<u64> {
         self.starts.iter().find(|start| start.volume == volume).map(|start| start.sector)
     }
 }
 
-/// The geometry of a shape whose members have `data_sectors` of data each.
+/// The geometry of an arrangement whose members have `data_sectors` of data each.
 pub(crate) fn roomy(shape: &Arrangement, data_sectors: u64) -> Option<Geometry> {
     Geometry::new(&Shape::uniform(
         shape.level,
@@ -100,8 +100,8 @@ pub(crate) fn roomy(shape: &Arrangement, data_sectors: u64) -> Option<Geometry> 
     .ok()
 }
 
-/// Calls `place` with every place of an array sector: slot, and sector of its data. Never beyond
-/// the array.
+/// Calls `place` with every place of an array sector: the slot, and the sector of the slot's data.
+/// Never calls it beyond the array's end.
 pub(crate) fn each_place(geometry: &Geometry, sector: u64, mut place: impl FnMut(Slot, u64)) {
     if sector >= geometry.capacity_sectors() {
         return;
@@ -127,7 +127,7 @@ pub(crate) fn each_place(geometry: &Geometry, sector: u64, mut place: impl FnMut
 }
 
 /// The place of P in the row of an array sector. `None` for levels without parity, and beyond the
-/// array.
+/// array's end.
 pub(crate) fn parity_of(geometry: &Geometry, sector: u64) -> Option<(Slot, u64)> {
     let Geometry::Stripe(stripe) = geometry else { return None };
     (sector < stripe.capacity_sectors()).then_some(())?;

@@ -1,16 +1,16 @@
 //! How people and mdadm make arrays: the worth of an arrangement before its content is read.
 //!
-//! The worth is at most a few addresses, so it decides only if there is little other evidence.
+//! The worth is at most a few addresses' worth, and decides only without much other evidence.
 
 use std::collections::BTreeSet;
 
 /// The weight, in addresses, if the data of all members begins at a usual offset.
 pub(crate) const OFFSET_ADDRESSES: usize = 2;
-/// The weight of a usual offset, in tenths of an address.
+/// The weight of a usual data offset, in tenths of an address.
 const USUAL: i64 = 20;
-/// The weight of an offset in whole MiB, which md may choose.
+/// The weight of a data offset in whole MiB, which md may choose.
 const WHOLE_MEBIBYTES: i64 = 10;
-/// The weight of an offset in whole pages.
+/// The weight of a data offset in whole pages.
 const WHOLE_PAGES: i64 = 5;
 /// The weight of a chunk that was mdadm's default, in tenths of an address.
 const COMMON_CHUNK: i64 = 4;
@@ -75,7 +75,7 @@ mod tests {
         assert!(usual > of(&[2048; 3], 64, &slots));
         assert!(usual > of(&[2048; 3], 128, &[Some(2), Some(0), Some(1)]));
         assert!(of(&[6144; 3], 128, &slots) > of(&[2056; 3], 128, &slots));
-        // Large members have all of mdadm's offsets; small ones have its headroom.
+        // Large members have all of mdadm's offsets; small members have mdadm's headroom.
         assert_eq!(offsets(1 << 32), [0, 2048, 262_144, 264_192]);
         assert_eq!(offsets(16 << 21), [0, 2048, 32_768, 34_816, 262_144, 264_192]);
     }

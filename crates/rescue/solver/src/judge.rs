@@ -13,7 +13,7 @@ use crate::sign::{Volume, VolumeKind, Walk};
 /// Array sectors where volumes may start without a table: the first sector, and usual starts of
 /// partitions.
 const STARTS: [u64; 3] = [0, 2048, 63];
-/// The most starts that are tried, including those from tables inside partitions.
+/// The most starts of a volume that are tried, including those from tables inside partitions.
 const STARTS_MAX: usize = 96;
 
 pub(crate) fn starts_of(volume: &Volume, scan: &Scan) -> Vec<u64> {
@@ -44,8 +44,8 @@ pub(crate) fn judge(guess: &mut Guess, scan: &Scan, members: &[&dyn Platter]) ->
             (evidence::explain(&alone, &geometry, scan), sector)
         };
         let tried = starts_of(found, scan).into_iter().map(explained);
-        // A volume inside a file has no start that explains it, and does not count against the
-        // guess.
+        // A volume inside a file has no start that explains its signs, and does not count against
+        // the guess.
         let best = tried.max_by_key(|(found, _)| found.weight);
         if let Some((found, sector)) = best
             && found.explained * 2 > found.seen

@@ -3,8 +3,8 @@
 //!
 //! The solver does not read md's superblocks. The array's content says where it belongs. A backup
 //! of an ext4 superblock names its group, an XFS header its allocation group, a block of XFS or
-//! btrfs its own address. The checksum of an ext4 inode covers its number. Each is a *sign*: a
-//! sector of a member, and an address in a volume.
+//! btrfs its own address. The checksum of an ext4 inode covers the inode's number. Each such
+//! structure is a *sign*: a sector of a member, and an address in a volume.
 //!
 //! ```text
 //!   scan       members ─▶ volumes, signs
@@ -18,9 +18,9 @@
 //! # The algebra
 //!
 //! A shape maps address `start + a` to a slot and a sector `p` of its data area. A sign at sector
-//! `s` of member `m` therefore says: `m` is in that slot, and its data begin at `s - p`. Under the
-//! right shape all signs of a member name one slot and one offset; under a wrong one they scatter.
-//! So neither order nor offset is ever enumerated: votes name them.
+//! `s` of member `m` therefore says: `m` is in this slot, and its data begin at `s - p`. Under the
+//! right shape all signs of a member name one slot and one offset; under a wrong shape they
+//! scatter. So neither the order nor the offset of members is ever enumerated: votes name them.
 //!
 //! Some guesses cannot be told apart, and need not be: data that begin a row later in a volume that
 //! begins a row earlier, with the slots turned; RAID-4 and RAID-5 with parity on the last; RAID-0
@@ -28,13 +28,13 @@
 //! shown. Without any address on the array the order cannot be known, and the solver returns no
 //! guess.
 //!
-//! The same signs say how far a reshape in place got (`boundary`): there the shapes are known.
+//! The same signs say how far a reshape in place got (`boundary`), as its shapes are known.
 //!
 //! Invariants:
 //! - no answer is called certain that reads wrong bytes
 //!   `[check: arrays_without_superblocks_are_solved]`;
-//! - no content makes this panic, or take memory or time by its word `[fuzz: solver]`;
-//! - members are read, never written: [`Platter`] cannot.
+//! - no content makes the solver panic, or take memory or time by its word `[fuzz: solver]`;
+//! - members are read, never written: [`Platter`] cannot write.
 #![forbid(unsafe_code)]
 
 mod boundary;

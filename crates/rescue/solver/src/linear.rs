@@ -15,10 +15,10 @@ use crate::slots::orders;
 
 /// The most orders of members that are tried.
 const LINES_MAX: usize = 64;
-/// A member gets a place in line if at least one in this many of its signs agree. If no sign holds
-/// its own address, half of them must agree.
+/// A member gets a place in line if at least one in this many of its signs agree on a shift. If no
+/// sign holds its own address, half of the signs must agree.
 const SPOKEN_SHARE: usize = 4;
-/// If no sign holds its own address, at least this many signs must agree.
+/// If no sign holds its own address, at least this many signs must agree on a shift.
 const SPOKEN_MIN: usize = 4;
 /// The most sectors that md leaves unused at the end of a member in line.
 const ROUNDING_SECTORS: u64 = 8192;
@@ -41,8 +41,8 @@ pub(crate) fn linear(
     let mut guesses = Vec::new();
     for way in ways {
         let silent: Vec<usize> = (0..members.len()).filter(|member| !way[*member]).collect();
-        // A volume may keep a structure twice, and a member may have either copy. So each of its
-        // shifts is tried.
+        // A volume may keep a structure twice, and a member may have either copy. So each of the
+        // member's shifts is tried.
         let mut lines = vec![Vec::new()];
         for (member, said) in said.iter().enumerate().filter(|(member, _)| way[*member]) {
             let longer = lines.iter().flat_map(|line: &Vec<(i128, usize)>| {
@@ -63,18 +63,18 @@ pub(crate) fn linear(
 
 /// The shifts of a member's signs: the differences between their addresses and their sectors.
 struct Shifts {
-    /// The number of signs that count.
+    /// The number of the member's signs that count.
     spoken: usize,
-    /// The number of signs that hold their own address.
+    /// The number of the member's signs that hold their own address.
     named: usize,
     /// The shifts that occur most often.
     best: Vec<i128>,
-    /// How often these shifts occur.
+    /// The number of times that each of these shifts occurs.
     most: usize,
 }
 
 impl Shifts {
-    /// Whether enough signs agree. Few pages end like the last page of a file by chance.
+    /// Whether enough signs agree on a shift. Few pages end like the last page of a file by chance.
     fn is_heard(&self) -> bool {
         match self.named {
             0 => self.most * 2 >= self.spoken && self.most >= SPOKEN_MIN,
@@ -100,7 +100,7 @@ fn shifts_of(signs: &[&Sign], member: usize) -> Shifts {
     Shifts { spoken: counted().count(), named, best: best.collect(), most }
 }
 
-/// Guesses with members in line, each with its shift.
+/// Guesses with members in the order of their shifts.
 fn in_line(
     mut shifts: Vec<(i128, usize)>,
     silent: &[usize],
@@ -113,8 +113,8 @@ fn in_line(
     let is_in_line = members.len() > 1 && shifts.windows(2).all(|pair| pair[0].0 < pair[1].0);
     let Some(first) = shifts.first().filter(|_| is_in_line) else { return Vec::new() };
     let guess = |start: &u64| {
-        // The array begins with the first member's data, so that member's shift is minus its data
-        // offset. The other members are assumed to have the same offset.
+        // The array begins with the first member's data, so the first member's shift is minus its
+        // data offset. The other members are assumed to have the same offset.
         let offset = u64::try_from(-(first.0 + i128::from(*start))).ok()?;
         let room = |member: usize| members[member].sectors().checked_sub(offset);
         let (mut slots, mut data_sectors, mut silent) = (Vec::new(), Vec::new(), silent.to_vec());
@@ -126,11 +126,11 @@ fn in_line(
                 continue;
             };
             let until_next = u64::try_from(next.0 - shift).ok()?;
-            // md uses all of a member but less than a chunk.
+            // md uses all sectors of a member but less than a chunk.
             (until_next + ROUNDING_SECTORS >= own).then_some(())?;
             data_sectors.push(until_next.min(own));
             let mut gap = until_next.saturating_sub(own);
-            // Members without signs fill the gap between two members that have a place.
+            // Members without signs fill the gap between two members with signs.
             while gap > 0 {
                 let filler =
                     silent.iter().position(|it| room(*it).is_some_and(|room| room <= gap))?;

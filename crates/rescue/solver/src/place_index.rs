@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A file's last block is zero after its last byte, which seldom is zero itself. Many files end
-//! alike, so such a sign has a few addresses; with too many it is dropped. Pages are compared whole
-//! on a member: every md since 2009 begins data at a multiple of 4 KiB.
+//! alike, so a sign from a file's end has a few addresses; with too many addresses it is dropped.
+//! Pages are compared whole on a member: every md since 2009 begins data at a multiple of 4 KiB.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ use crate::volume_metadata::VolumeMetadata;
 const TAILS_MAX: usize = 1 << 16;
 const DIRECTORIES_MAX: usize = 1 << 16;
 const SUMS_MAX: usize = 1 << 18;
-/// The most facts that are kept of a volume. If there are more, only every second, fourth or eighth
-/// is kept.
+/// The most facts that are kept of a volume. If there are more facts, only every second, fourth or
+/// eighth is kept.
 const FACTS_MAX: usize = 4096;
 /// In a run of inodes, one inode in this many becomes a fact: one of each page of 4 KiB.
 const INODES_STEP: u64 = 8;
@@ -32,10 +32,10 @@ const INODES_STEP: u64 = 8;
 /// The predicted content of a place in a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fact {
-    /// The place: bytes from the start of the volume.
+    /// The place in the volume: bytes from the start of the volume.
     pub(crate) byte: u64,
     pub(crate) length: usize,
-    /// The member and sector from which the fact was learned. If that sector is parity, it mixes
+    /// The member and sector from which the fact was learned. If this sector is parity, it mixes
     /// several sources, and the fact is void.
     pub(crate) source: (usize, u64),
     kind: FactKind,
@@ -45,7 +45,7 @@ pub(crate) struct Fact {
 enum FactKind {
     /// The first block of an ext directory.
     Directory,
-    /// The last block of a file, with the file's length in it in bytes.
+    /// The last block of a file, with the number of the file's bytes in this block.
     Tail(usize),
     /// An inode of ext, with its number and kind.
     Inode(u32, u16),
@@ -92,23 +92,23 @@ type Ends = ([u64; 2], u64, usize, (usize, u64));
 
 #[derive(Debug, Default)]
 pub(crate) struct PlaceIndex {
-    /// Whether valid inodes are surely of this volume. Without checksums they may be of any volume.
+    /// Whether valid inodes are surely of this volume; without checksums they may be of any.
     pub(crate) is_heard: bool,
-    /// For each number of bytes in a last block, the first sectors of such blocks.
+    /// For each number of file bytes in a last block, the first sectors of such last blocks.
     tails: BTreeMap<usize, Vec<u64>>,
     tails_count: usize,
-    /// For each inode number, the first sector of that ext directory; `None` if sources disagree.
+    /// For each inode number, its ext directory's first sector; `None` if sources disagree.
     directories: BTreeMap<u32, Option<u64>>,
-    /// Directories whose number is unknown, by the group in which they start: the first sector, and
-    /// the number of directories in them.
+    /// Directories whose inode number is unknown, by the group in which they start: the first
+    /// sector, and the number of directories in them.
     in_groups: BTreeMap<u32, Vec<(u64, Option<usize>)>>,
     in_groups_count: usize,
     /// Block lists of ext that were seen, and what inodes say about lists.
     lists: ext::Lists,
     ends: Vec<Ends>,
-    /// Places where block lists are.
+    /// Sectors that hold block lists.
     listed: BTreeSet<u64>,
-    /// For each address of a page: the generation, the checksum, and the source.
+    /// For each address of a page: the generation, the checksum, and the source of the checksum.
     sums: BTreeMap<u64, (u64, u32, (usize, u64))>,
     /// For each checksum, the sectors of pages that have it.
     pages: BTreeMap<u32, Vec<u64>>,
@@ -151,7 +151,7 @@ impl PlaceIndex {
 
     fn learn_ext(&mut self, found: &ext::ExtSuperblock, source: (usize, u64), bytes: &[u8]) {
         let block = found.block_bytes();
-        // Only at the start of a table are the numbers of the inodes known.
+        // Only at the start of an inode table are the numbers of the inodes known.
         let is_first = found.is_first_table(bytes);
         for (at, claim) in (1..).zip(found.inode_claims(bytes)) {
             match claim {
@@ -206,7 +206,7 @@ impl PlaceIndex {
         self.facts.add(Fact { byte, length, source, kind });
     }
 
-    /// Called when all learning is done; from then on checksums of data can be looked up.
+    /// Called when all learning is done; after this call checksums of data can be looked up.
     pub(crate) fn conclude(&mut self, metadata: &VolumeMetadata) {
         if let VolumeMetadata::Ext(found, _) = metadata {
             let block = found.block_bytes();
@@ -235,7 +235,7 @@ impl PlaceIndex {
         }
     }
 
-    /// The possible addresses of the content at a place. The place is a member and a sector.
+    /// The possible addresses of the content at `place`, which is a member and a sector.
     pub(crate) fn addresses(
         &mut self,
         metadata: &VolumeMetadata,
@@ -290,8 +290,8 @@ impl PlaceIndex {
         Addresses::any(self.tails.get(&length)?.iter().copied())
     }
 
-    /// The possible places of a directory: a group's directories begin in that group, while it has
-    /// room.
+    /// The possible places of a directory: a group's directories begin in their group, while the
+    /// group has room.
     fn addresses_in_group(
         &self,
         found: &ext::ExtSuperblock,
@@ -328,8 +328,8 @@ impl PlaceIndex {
 }
 
 impl Fact {
-    /// The fact's weight, in weak votes: a checksum is unique, zeroes after the end of a file are
-    /// not.
+    /// The fact's weight, in weak votes: a checksum is unique; zeroes after the end of a file are
+    /// not unique.
     pub(crate) fn strength(&self, metadata: &VolumeMetadata) -> usize {
         let is_named = match self.kind {
             FactKind::Directory | FactKind::Tail(_) => false,

@@ -1,6 +1,6 @@
 //! Turns votes into guesses that are worth a close look. The first round tries every shape with a
-//! few signs. The second round tries the best shapes with many signs and a walk. Chunk sizes,
-//! layouts and levels are ranked here.
+//! few signs. The second round tries the best shapes with many signs and a walk. Both rounds rank
+//! chunk sizes, layouts and levels.
 //!
 //! ```text
 //!   every shape, every start ─▶ few signs vote
@@ -37,14 +37,14 @@ const ROOMY_SECTORS: u64 = 1 << 44;
 /// RAID-10 with two far copies.
 const FAR_2: u32 = 0x201;
 
-/// A shape with a start of the volume, and their worth.
+/// A shape with a start of the volume, and the worth of both.
 struct Candidate {
     worth: usize,
     shape: Arrangement,
     start: VolumeStart,
-    /// Data sectors of a member.
+    /// Data sectors of each member.
     sectors: u64,
-    /// The data offset of all members; `None` if votes decide it for each.
+    /// The data offset of all members; `None` if votes decide the offset of each member.
     offset: Option<u64>,
 }
 
@@ -55,12 +55,12 @@ pub(crate) struct Rounds<'a> {
     members: &'a [&'a dyn Platter],
     few: Vec<&'a Sign>,
     many: Vec<&'a Sign>,
-    /// The signs in the first zone of a RAID-0, for each round. Which members have data after that
-    /// zone is unknown.
+    /// The signs in the first zone of a RAID-0, for each round. After this zone, it is unknown
+    /// which members have data.
     zoned: (Vec<&'a Sign>, Vec<&'a Sign>),
     /// Sectors of the smallest member.
     smallest: u64,
-    /// Usual data offsets for members of this size.
+    /// Usual data offsets for members of the smallest member's size.
     usual: Vec<u64>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Rounds<'a> {
         self.members.iter().any(|member| member.sectors() != self.smallest)
     }
 
-    /// Lets signs vote, with the offsets that explain most, and with those of `usual`.
+    /// Lets signs vote, with the data offsets that explain most, and with the offsets of `usual`.
     fn sized(
         &self,
         shape: &Arrangement,
@@ -134,10 +134,11 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// The first votes, with the sectors of data that they assume.
+    /// The votes of the first round, with the sectors of data that they assume.
     ///
-    /// The place of far copies depends on the size of the data, and that size on the start of the
-    /// data. So a first vote finds the start. Other shapes vote with a size beyond any member.
+    /// The place of far copies depends on the size of the data, and the size on the start of the
+    /// data. So a first vote finds the start. Shapes without far copies vote with a size beyond any
+    /// member.
     fn fitted(&self, shape: &Arrangement, start: u64) -> Vec<(Fit, u64)> {
         if shape.level == Level::Raid10 && shape.layout == FAR_2 {
             return self.fitted_far(shape, start).into_iter().collect();
@@ -153,8 +154,8 @@ impl<'a> Rounds<'a> {
             |sectors| self.sized(shape, &self.few, (start, sectors), &[])?.into_iter().next();
         let found = voted(self.smallest)?;
         let offsets = found.assignments.iter().flatten().map(|assignment| assignment.1);
-        // The offsets found may be those of the second copies. These follow the first copies by as
-        // many chunks as fit between the data's start and its end.
+        // The offsets found may be those of the second copies. The second copies follow the first
+        // copies by as many chunks as fit between the data's start and its end.
         let offsets = offsets.flat_map(|offset| {
             let rows = self.smallest.saturating_sub(offset) / chunk;
             [0, rows, rows.saturating_sub(1)].map(|rows| offset.saturating_sub(rows * chunk))
@@ -163,12 +164,12 @@ impl<'a> Rounds<'a> {
         let offsets = offsets.collect::<BTreeSet<u64>>().into_iter();
         let sizes = offsets.filter_map(|offset| self.smallest.checked_sub(offset));
         let fits = sizes.filter_map(|sectors| Some((voted(sectors)?, sectors)));
-        // With the right size, both copies vote for the same slots.
+        // With the right size, first and second copies vote for the same slots.
         fits.max_by_key(|(fit, _)| (fit.votes, fit.strength))
     }
 
-    /// The second vote on a candidate. With few votes many guesses tie; a walk tells them apart at
-    /// once.
+    /// The second round's vote on a candidate. With few votes many guesses tie; a walk tells these
+    /// guesses apart at once.
     fn looked_at_again(&self, first: &Candidate) -> Option<(usize, Guess)> {
         let usual: Vec<u64> = first.offset.into_iter().collect();
         let place = (first.start.sector, first.sectors);
@@ -187,8 +188,8 @@ impl<'a> Rounds<'a> {
         Some((fit.strength / ALIKE + met + self.habit(&fit), guess))
     }
 
-    /// Walks through the volume with these slots. Returns how much the walk confirms, and the
-    /// guess, with members that the walk assigned.
+    /// Walks through the volume with members in these slots. Returns how much the walk confirms,
+    /// and the guess, with members that the walk assigned.
     fn walked(
         &self,
         assignments: &[Option<(u16, u64)>],

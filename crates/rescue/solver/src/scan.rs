@@ -19,15 +19,15 @@ use crate::volume_metadata::VolumeMetadata;
 
 /// Sectors that are read at once.
 const STEP: u64 = 2048;
-/// Sectors read beyond the end of a region, since a sign that begins in the region may need them: a
-/// btrfs node.
+/// Sectors read beyond the end of a region, since a sign that begins in the region may need as
+/// many: a btrfs node.
 const OVERLAP: u64 = 128;
 /// The least distance, in sectors, of kept signs of the same kind on a member: adjacent blocks add
 /// no evidence.
 const SPACING: u64 = 8;
 /// mdadm's default data offset on large members: 128 MiB.
 const LARGE_OFFSET: u64 = 262_144;
-/// The most volumes; disk images in a file system may add any number.
+/// The most volumes that a scan finds; disk images in a file system may add any number.
 const VOLUMES_MAX: usize = 64;
 /// The most different superblocks of one volume that are counted.
 const VERSIONS_MAX: usize = 64;
@@ -37,17 +37,17 @@ const STARTS_MAX: usize = 48;
 /// How much of each member is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
-    /// Sectors read from the member's start, and as many from the usual data offset of large
-    /// members.
+    /// Sectors read from the member's start, and as many sectors from the usual data offset of
+    /// large members.
     pub head_sectors: u64,
-    /// The number of windows over the rest of the member.
+    /// The number of windows that are read over the rest of the member.
     pub windows: u64,
     /// Sectors of a window.
     pub window_sectors: u64,
 }
 
 impl Default for Effort {
-    /// 64 MiB twice, and 256 windows of 128 KiB: seconds of a slow disk.
+    /// 64 MiB twice, and 256 windows of 128 KiB: a slow disk reads them in seconds.
     fn default() -> Self {
         Self { head_sectors: 64 << 11, windows: 256, window_sectors: 256 }
     }
@@ -73,8 +73,8 @@ impl Effort {
         in_order(regions)
     }
 
-    /// The regions of `regions`, and as many windows over each of these ranges; short
-    /// ranges as a whole.
+    /// The ranges that `regions` returns, and as many windows over each of `ranges`; short ranges
+    /// as a whole.
     pub(crate) fn closer(&self, sectors: u64, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut regions = self.regions(sectors);
         for range in ranges {
@@ -111,16 +111,16 @@ pub(crate) struct Scan {
     pub(crate) metadata: Vec<VolumeMetadata>,
     pub(crate) places: Vec<PlaceIndex>,
     pub(crate) signs: Vec<Sign>,
-    /// Starts of volumes from tables, in sectors of the device with the table.
+    /// Starts of volumes according to tables, in sectors of the device with the table.
     pub(crate) starts: Vec<u64>,
     /// Sectors that could not be read.
     pub(crate) unreadable: u64,
     /// The superblocks of each volume, with the number of times each was seen. A superblock that is
-    /// parity of others occurs once.
+    /// parity of other superblocks occurs once.
     versions: Vec<Vec<(ext::ExtSuperblock, usize)>>,
 }
 
-/// Scans these regions of all members.
+/// Scans the regions that `regions_of` selects on all members.
 pub(crate) fn scan(
     members: &[&dyn Platter],
     regions_of: impl Fn(&dyn Platter) -> Vec<Range<u64>>,
@@ -182,7 +182,7 @@ pub(crate) fn scan(
     scan
 }
 
-/// Hands each sector and the bytes after it to `look`; returns the number of unreadable sectors.
+/// Passes each sector and the bytes after it to `look`; returns the number of unreadable sectors.
 fn each_sector(
     platter: &dyn Platter,
     regions: &[Range<u64>],

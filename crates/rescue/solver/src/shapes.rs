@@ -21,7 +21,7 @@ pub(crate) struct Arrangement {
 const RAID0: [u32; 2] = [1, 2];
 
 /// All shapes to try: with one member that does not belong to the array, with all members, and with
-/// as many missing as the level tolerates.
+/// as many members missing as the level tolerates.
 pub(crate) fn arrangements(members: usize, are_unequal: bool) -> Vec<Arrangement> {
     let Ok(members) = u16::try_from(members) else { return Vec::new() };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Assigns members to slots: by votes; members without votes are tried in every order.
+//! Assigns members to slots by votes; members without votes are tried in every order.
 
 use std::collections::BTreeMap;
 
@@ -97,8 +97,8 @@ pub(crate) fn assign_the_rest(guess: &mut Guess, members: &[&dyn Platter]) {
     }
 }
 
-/// Every way to put `left` members on `empty` slots. If they are more than the slots, some stay
-/// out.
+/// Every way to put `left` members on `empty` slots. If there are more members than slots, some
+/// members stay out.
 pub(crate) fn orders(empty: usize, left: usize) -> Vec<Vec<Option<usize>>> {
     fn go(
         empty: usize,

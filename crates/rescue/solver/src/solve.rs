@@ -26,7 +26,7 @@ use crate::slots::{assign_the_rest, measure, most_common};
 
 /// The most volumes from which guesses are made; volumes with the most signs are taken.
 const MAIN_MAX: usize = 3;
-/// The most guesses in the answer.
+/// The most guesses in the solver's answer.
 const ANSWERS_MAX: usize = 8;
 /// The fewest addresses that a certain guess explains.
 const CERTAIN_MIN: usize = 8;
@@ -42,7 +42,7 @@ const EXCHANGED_EACH: usize = 2;
 /// How far the operator may believe a solution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Belief {
-    /// The first guess is the best, if there is one, but not certain.
+    /// The first guess, if there is one, is the best, but not certain.
     Likely,
     /// No other guess comes near, and all evidence agrees.
     Certain,
@@ -158,8 +158,8 @@ fn without_idle_q(guess: &mut Guess) {
     }
 }
 
-/// The guess with the member of this slot as Q instead. Q looks like data where the rest of the row
-/// is zero.
+/// The guess with the member of this slot as Q instead. Q looks like data where the row's other
+/// members are zero.
 fn as_q(guess: &Guess, slot: usize, offset: u64) -> Option<Guess> {
     guess.slots[slot]?;
     let (layout, q) = match (guess.level, guess.layout) {
@@ -229,7 +229,7 @@ fn exchanged(mut guess: Guess, scan: &Scan, members: &[&dyn Platter]) -> Guess {
     guess
 }
 
-/// Sorts guesses, the best first. Of guesses that read the same, only the plainest stays.
+/// Sorts guesses, the best first. Of guesses that read the same, only the plainest guess stays.
 fn rank(mut guesses: Vec<Guess>, members: &[&dyn Platter]) -> Vec<Guess> {
     guesses.sort_by_key(|guess| std::cmp::Reverse(worth(guess, members)));
     let mut kept: Vec<Guess> = Vec::new();
@@ -251,8 +251,8 @@ pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
         |map: &braid_geometry::Geometry, start: u64| map.capacity_sectors().saturating_sub(start);
     let sectors = room(&map, first).min(room(&other_map, second));
     let step = (sectors / HELD_AGAINST).max(8) | 8;
-    // Every page near the start is compared, so that the smallest chunk shows; then samples all
-    // over.
+    // Every page near the start is compared, so that the smallest chunk shows; then sample pages
+    // from the whole array.
     let near = (0..HELD_AGAINST).map(|at| at * 8);
     let all = (0..HELD_AGAINST).map(|at| at * step);
     near.chain(all)
@@ -261,8 +261,8 @@ pub(crate) fn reads_alike(one: &Guess, other: &Guess) -> bool {
         .all(|at| {
             let (here, there) =
                 (one.places(&map, first + at), other.places(&other_map, second + at));
-            // A sector that both guesses compute is equal if its sources are. If both have copies,
-            // one common place is enough.
+            // A sector that both guesses compute is equal if its sources are equal. If both guesses
+            // have copies of the sector, one common place is enough.
             match (here.is_empty(), there.is_empty()) {
                 (true, true) => {
                     evidence::made_of(one, &map, first + at)
@@ -280,11 +280,11 @@ pub(crate) fn belief(ranked: &[Guess], members: usize) -> Belief {
     let own = it.sum();
     let margin = (own / 20).max(3);
     // A member with signs and without a slot does not belong to the array, or the shape is wrong. A
-    // member without signs may be out of the guess rightly.
+    // member without signs may rightly have no slot.
     let assigned = best.slots.iter().flatten().count();
     let have_spoken = it.agrees() || !it.is_unheard;
     // Members of one array nearly always have one data offset. If a single member has another
-    // offset, that offset may be off by a chunk. Only redundancy can tell.
+    // offset, this offset may be off by a chunk. Only redundancy can show which offset is right.
     let mut offsets = best.slots.iter().zip(&best.offsets).filter(|(slot, _)| slot.is_some());
     let first = offsets.next().map(|(_, offset)| *offset);
     let is_even = offsets.all(|(_, offset)| Some(*offset) == first);

@@ -2,11 +2,11 @@
 //! among them.
 //!
 //! A slightly damaged superblock, or one that calls a former member a spare, describes most of the
-//! array. The content may agree with it. The content may tell nothing, as when it is encrypted, or
-//! may contradict the superblock, which can be of another `--create`. So guesses from superblocks
-//! come first unless the content contradicts them.
+//! array. The content may agree with the superblock. The content may show nothing, as when it is
+//! encrypted, or may contradict the superblock, which can be of another `--create`. So guesses from
+//! superblocks come first unless the content contradicts them.
 //!
-//! Invariant: such a guess is certain only if the content agrees with it
+//! Invariant: a guess from superblocks is certain only if the content agrees with it
 //! `[check: what_superblocks_tell_comes_first_unless_the_array_speaks_against_it]`.
 
 use std::cmp::Reverse;
@@ -50,8 +50,7 @@ pub fn with_superblock_guesses(
     solution
 }
 
-/// Collects the evidence for these guesses, and sorts them, the best first; ties stay in their
-/// order.
+/// Collects the evidence for `guesses`, and sorts them, the best first; ties stay in their order.
 #[must_use]
 pub fn weigh(members: &[&dyn Platter], effort: &Effort, guesses: Vec<Guess>) -> Vec<Guess> {
     let scan = scan(members, |member| effort.regions(member.sectors()));
@@ -95,7 +94,7 @@ mod tests {
 
     const SECTORS: u64 = 4096;
 
-    /// Bytes without signs, computed from their place and a seed.
+    /// Bytes without signs, computed from their position and a seed.
     struct Noise(u64);
 
     impl Platter for Noise {
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(levels(alike, Vec::new()), [Level::Raid1]);
         let others = vec![guess(Level::Raid0, other)];
         assert_eq!(levels(alike, others.clone()), [Level::Raid1, Level::Raid0]);
-        // If the copies differ, the array is no mirror.
+        // If two copies differ, the array is no mirror.
         assert_eq!(levels(differ, others), [Level::Raid0, Level::Raid1]);
     }
 }

@@ -14,8 +14,8 @@ pub(crate) enum VolumeMetadata {
 }
 
 impl VolumeMetadata {
-    /// Addresses of structures that must exist and can be recognised: if one is missing, that
-    /// speaks against a guess.
+    /// Addresses of structures that must exist and can be recognised: a missing structure speaks
+    /// against a guess.
     pub(crate) fn predictions(&self) -> Vec<u64> {
         match self {
             Self::Ext(found, _) => found.backups().iter().map(|it| found.place(*it)).collect(),
@@ -42,7 +42,7 @@ impl VolumeMetadata {
         }
     }
 
-    /// Whether `bytes` are the structure that the metadata predicts at this address.
+    /// Whether `bytes` are the structure that the metadata predicts at address `sector`.
     pub(crate) fn confirms(&self, volume: &Volume, sector: u64, bytes: &[u8]) -> bool {
         match self {
             Self::Ext(found, _) => ext::ExtSuperblock::recognise(bytes)

@@ -1,6 +1,7 @@
 //! Random arrays without superblocks, with members in any order. Some arrays have as many members
-//! missing as they tolerate. `BRAID_DRILLS=1000` sets the number of drills, in release; the default
-//! is a few. `BRAID_DRILLS_FROM=1000` sets the first drill. `BRAID_DRILL=7` shows one drill.
+//! missing as they tolerate. `BRAID_DRILLS=1000` sets the number of drills, in release builds; the
+//! default is a few. `BRAID_DRILLS_FROM=1000` sets the first drill. `BRAID_DRILL=7` shows one
+//! drill.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ fn draw<'a>(rng: &mut Rng, contents: &'a [Content]) -> (MemoryArray<'a>, Vec<u16
             *sectors = (*sectors * rng.u64(60..=140) / 100).next_multiple_of(8);
         }
         let lacking = (u64::from(slots) * sectors).saturating_sub(member_sectors.iter().sum());
-        // The array loses sectors, since md rounds down to whole chunks.
+        // The array loses `lacking` sectors, since md rounds down to whole chunks.
         let rounding = u64::from(slots) * u64::from(chunk_sectors);
         member_sectors[rng.usize(0..usize::from(slots))] += lacking.next_multiple_of(8) + rounding;
     }
@@ -168,9 +169,9 @@ fn solved(array: &MemoryArray<'_>, given: &[u16], effort: &Effort) -> (Belief, b
     (solution.belief, solution.guesses.first().is_some_and(is_right))
 }
 
-/// These file systems have no checksums, and only the superblock and its copies have addresses:
-/// five in the smaller file system, one in the larger. The right guess once came second, or lost to
-/// a RAID-0 whose members began next to the superblock.
+/// ext2 has no checksums, and only the superblock and its copies have addresses: five in the
+/// smaller file system, one in the larger. The right guess once came second, or lost to a RAID-0
+/// whose members began next to the superblock.
 #[test]
 fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     needs!("mke2fs");
@@ -186,9 +187,9 @@ fn ext2_without_checksums_is_the_first_guess_with_a_member_gone_as_well() {
     }
 }
 
-/// After the end of the smallest member the two layouts differ, and nothing before that place shows
-/// which is right. The solver once was certain of a RAID-4 with a missing member that ended at that
-/// place.
+/// After the end of the smallest member the two layouts differ, and nothing before this end shows
+/// which layout is right. The solver once was certain of a RAID-4 with a missing member that ended
+/// at this place.
 #[test]
 fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -221,7 +222,7 @@ fn a_raid_0_of_unequal_members_is_read_by_the_layout_that_fits() {
     }
 }
 
-/// No member has a whole node, of the chunk tree or of any other tree.
+/// No member has a whole btrfs node, of the chunk tree or of any other tree.
 #[test]
 fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");
@@ -235,7 +236,7 @@ fn btrfs_on_chunks_smaller_than_its_nodes_is_solved() {
 }
 
 /// The volume has several copies of files. When checksums of only one copy were read, braid once
-/// took all copies for that one.
+/// took all copies for the copy with checksums.
 #[test]
 fn a_mirror_is_not_shifted_by_files_of_which_there_are_copies() {
     needs!("mkfs.ext4", "mkfs.btrfs", "mkfs.xfs");

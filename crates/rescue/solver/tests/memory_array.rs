@@ -1,5 +1,5 @@
-//! An array in memory: computes the content of its members by the definition of the level while it
-//! is read.
+//! An array in memory: computes the content of its members by the definition of the level at each
+//! read.
 
 use braid_geometry::{Geometry, MemberSector, Role, Shape, Slot};
 use braid_parity::{definition, kernel};
@@ -67,7 +67,7 @@ impl MemoryArray<'_> {
         }
     }
 
-    /// All places of an array sector that a guess may name: slot, and sector of its data.
+    /// All places of an array sector that a guess may name: slot, and sector of the slot's data.
     pub(crate) fn places(&self, sector: u64) -> Vec<(u16, u64)> {
         let logical = braid_geometry::LogicalSector(sector);
         match &self.geometry {
@@ -120,7 +120,7 @@ impl Platter for Member<'_> {
     }
 }
 
-/// Whether a guess gives every byte of the content. Each sector is at its true place, or at one
+/// Whether a guess gives every byte of the content. Each sector is at its true place, or at a place
 /// with the same bytes, or computed from the other members.
 pub(crate) fn reads_right(
     guess: &Guess,
@@ -159,7 +159,7 @@ pub(crate) fn reads_right(
                 made_of_others(guess, &geometry, start.sector + at, members)
                     .is_some_and(|made| made == wanted)
             }
-            // The true place is on a missing member; then the bytes must be equal by chance.
+            // The true place is on a missing member, so the bytes must be equal by chance.
             (true, false) => said.iter().all(is_right),
             (false, _) => {
                 !said.is_empty() && said.iter().all(|it| here.contains(it) || is_right(it))

@@ -14,8 +14,8 @@ use crate::volumes;
 const SECTOR: usize = 512;
 const MOVES: u64 = 24;
 
-/// The array read in one shape. Members have the new shape up to a sector, and the old one from
-/// there on.
+/// The array read in one shape. Members have the new shape up to a sector, and the old shape from
+/// this sector on.
 struct ShapeReading<'a> {
     by: &'a MemoryArray<'a>,
     both: (&'a MemoryArray<'a>, &'a MemoryArray<'a>),
@@ -71,7 +71,7 @@ fn where_a_move_in_place_got_to_is_found() {
             MemoryArray { shape, geometry, offsets: vec![0; usize::from(slots)], content }
         };
         let (old, new) = (in_memory(old), in_memory(new));
-        // Only rows in the used part count, since the rest is the same in every shape.
+        // Only rows in the array's used part count: other rows are equal in every shape.
         let is_used = |row_number: &u64| {
             let mut bytes = vec![0; usize::try_from(row * data).expect("small") * SECTOR];
             content.read(row_number * row * data, &mut bytes);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 const SECTOR: u64 = 512;
-/// The sector at which partitions start.
+/// The array sector at which partitions start.
 pub(crate) const PARTITION: u64 = 2048;
 
 /// Bytes of a block of an image.
@@ -57,7 +57,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Reads whole sectors of the array; zeroes beyond the content.
+    /// Reads whole sectors of the array; sectors beyond the content are zeroes.
     pub(crate) fn read(&self, sector: u64, bytes: &mut [u8]) {
         bytes.fill(0);
         for (at, piece) in (sector..).zip(bytes.chunks_mut(SECTOR as usize)) {
@@ -123,13 +123,13 @@ fn prototype(folder: &Path, indent: usize, text: &mut String) {
     }
 }
 
-/// Every content, bare and in a partition. It is made once for all tests of this process.
+/// Every content, bare and in a partition, made once for all tests of this process.
 pub(crate) fn all() -> &'static [Content] {
     static ALL: OnceLock<Vec<Content>> = OnceLock::new();
     ALL.get_or_init(|| make(tempfile::tempdir().expect("a folder").path()))
 }
 
-/// ext2 as on an old NAS: a few large files with block lists, and hardly any others.
+/// ext2 as on an old NAS: a few large files with block lists, and hardly any other files.
 pub(crate) fn few_large_files(block_bytes: u32) -> Content {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path();
@@ -209,7 +209,7 @@ fn make(folder: &Path) -> Vec<Content> {
     both.collect()
 }
 
-/// A GPT with one partition, by UEFI's specification; the solver does not check its checksums.
+/// A GPT with one partition, by UEFI's specification; the solver checks no GPT's checksums.
 fn partition_table(sectors: u64) -> Vec<u8> {
     let mut front = vec![0; (PARTITION * SECTOR) as usize];
     front[446 + 4] = 0xee;
@@ -232,7 +232,7 @@ fn partition_table(sectors: u64) -> Vec<u8> {
     front
 }
 
-/// The backup of a table's header, for the sector where the backup is.
+/// The backup of a GPT header, for the sector where the backup is.
 fn back_of(front: &[u8], place: u64) -> Vec<u8> {
     let mut back = front.get(512..1024).unwrap_or_default().to_vec();
     if !back.is_empty() {

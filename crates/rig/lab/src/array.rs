@@ -44,7 +44,7 @@ pub(crate) fn open<M: Member + 'static>(
     open_heard(plan, options, wrap, |_| ())
 }
 
-/// As `open`, and also returns a receiver of the notices.
+/// Opens an array as `open` does, and passes each notice to `hear`.
 pub(crate) fn open_heard<M: Member + 'static>(
     plan: Plan,
     options: &Options,

@@ -1,5 +1,5 @@
-//! The shipped engine in virtual time: one shard, without bytes, under calls that several suites
-//! use.
+//! The shipped engine in virtual time: one shard, without bytes, behind functions that several
+//! suites call.
 //!
 //! Place in the flow: under the suites that simulate the disks themselves. It takes clients'
 //! requests and returns member I/O. Computations on bytes complete at once and cost nothing. It has

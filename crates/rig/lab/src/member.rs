@@ -43,7 +43,7 @@ pub(crate) struct Member {
     pub(crate) waits: Waits,
 }
 
-/// The bit that marks a number as a flush's. The elevator does not see flushes.
+/// The bit that marks a number as the number of a flush. The elevator does not see flushes.
 const FLUSH: u64 = 1 << 63;
 
 impl Member {

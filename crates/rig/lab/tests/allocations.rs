@@ -34,13 +34,13 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count();
-        // SAFETY: as above.
+        // SAFETY: the caller's promises are the system allocator's conditions.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: as above.
+        // SAFETY: the caller's promises are the system allocator's conditions.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

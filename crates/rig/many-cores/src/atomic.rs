@@ -1,7 +1,7 @@
 //! The standard library's atomics, in a form in which each access takes modelled time.
 //!
-//! These atomics have the same sizes, so that variables share a cache line here if they do in the
-//! product.
+//! These atomics have the sizes of the standard library's, so that variables share a cache line
+//! here if they do in the product.
 
 pub use std::sync::atomic::Ordering;
 

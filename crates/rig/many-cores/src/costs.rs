@@ -57,9 +57,9 @@ pub const COSTS: [Cost; 14] = [
 /// How a thread waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPolicy {
-    /// As the standard library's lock: spins a hundred turns, then sleeps in the kernel.
+    /// Like the standard library's lock: a waiter spins a hundred turns, then sleeps in the kernel.
     Futex,
-    /// As the kernel's own lock: waiters queue, each spins on its own line, and the holder hands
+    /// Like the kernel's own lock: waiters queue, each spins on its own line, and the holder hands
     /// the lock on.
     Queue,
 }
@@ -99,7 +99,7 @@ impl Costs {
         self.ps[cost as usize]
     }
 
-    /// The same costs with another time for one of them, in picoseconds.
+    /// The same costs with another time for one cost, in picoseconds.
     #[must_use]
     pub fn with(mut self, cost: Cost, ps: u64) -> Self {
         self.ps[cost as usize] = ps;

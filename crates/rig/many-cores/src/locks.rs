@@ -59,7 +59,7 @@ impl<T: Content> Mutex<T> {
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Another thread holds it.
+    /// Another thread holds the lock.
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         if !try_take(&self.0) {
             return Err(TryLockError::WouldBlock);
@@ -119,7 +119,7 @@ impl<T> TryMutex<T> {
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Another thread holds it.
+    /// Another thread holds the lock.
     pub fn try_lock(&self) -> TryLockResult<TryMutexGuard<'_, T>> {
         if !try_take(&self.0) {
             return Err(TryLockError::WouldBlock);

@@ -13,7 +13,7 @@ pub type ThreadId = usize;
 #[derive(Clone, Copy, Debug)]
 pub struct Thread(ThreadId);
 
-/// The running thread, or the first if none runs.
+/// The running thread, or the first thread if none runs.
 #[must_use]
 pub fn current() -> Thread {
     Thread(world::current().unwrap_or(0))
@@ -31,7 +31,7 @@ pub fn yield_now() {
     world::turn();
 }
 
-/// Sleeps until another thread wakes this one. Returns at once if that has happened already.
+/// Sleeps until another thread wakes this one. Returns at once if one has done so already.
 pub fn park() {
     world::spend(Cost::Locked, 1);
     world::turn();
@@ -105,12 +105,12 @@ pub fn now_ns() -> u64 {
     now_ps() / 1000
 }
 
-/// The thread works for this time without touching shared state.
+/// The running thread works for this time without touching shared state.
 pub fn work_ps(ps: u64) {
     world::spend_ps(ps);
 }
 
-/// The thread works for the time of `cost`.
+/// The running thread works for the time of `cost`.
 pub fn work(cost: Cost) {
     world::spend(cost, 1);
 }

@@ -19,7 +19,7 @@ use crate::queues::Queues;
 
 /// Size of a thread's stack, in words.
 const STACK_WORDS: usize = 16 << 10;
-/// Difference between the start times of threads, so that they do not march in step.
+/// Difference between the start times of threads, so that they do not run in lockstep.
 const STAGGER_PS: u64 = 37_000;
 
 /// The state of the model during a run.
@@ -90,12 +90,12 @@ pub(crate) fn sleep() {
     generator::yield_with(());
 }
 
-/// The running thread touches a line, in its turn.
+/// The running thread accesses a line, in its turn.
 pub(crate) fn access(line: Line, access: Access) {
     access_many(line, access, 1);
 }
 
-/// The running thread touches several lines that always move together.
+/// The running thread accesses several lines that always move together.
 pub(crate) fn access_many(line: Line, access: Access, count: u64) {
     if current().is_none() {
         return;

@@ -53,7 +53,7 @@ struct Arguments {
     is_small: bool,
     is_histories: bool,
     bounds: Bounds,
-    /// Settings of one run. With `run`, the seed in it is the first of many.
+    /// Settings of one run. With `run`, `settings.seed` is the first seed of many.
     settings: Settings,
     seconds: Option<u64>,
     is_twice: bool,
@@ -211,7 +211,7 @@ fn run_many(arguments: &Arguments) -> Result<(), String> {
         };
         match try_simulate(&settings, arguments.keeps_size) {
             Ok(report) => total.add(&report.tally),
-            // Without shrinking, go on and count failures.
+            // Without shrinking, note the failing seed and continue with the next seed.
             Err(text) if arguments.keeps_size && failed.len() < FAILED_MAX => {
                 eprintln!("{text}");
                 failed.push(seed);

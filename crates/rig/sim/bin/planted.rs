@@ -233,7 +233,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     }
     std::panic::set_hook(Box::new(note));
     // The first world makes the process choose its parity kernel, by a self-test. The self-test
-    // must run before a bug is planted, because it would fail with one.
+    // must run before a bug is planted, because a planted bug would make it fail.
     assert!((0..10).all(holds_without), "worlds hold without a planted bug");
     if hunt.is_control {
         let holds = holds_without(1) && catch_unwind(|| told(hunt.part)).is_ok();
@@ -319,7 +319,7 @@ fn hunt_chapter((name, tell): (&'static str, fn())) -> Option<Catch> {
     catch_unwind(tell).err().map(|_| caught(CatchSource::Chapter(name), 0))
 }
 
-/// The control for chapters: runs every n-th of them. The caller has planted no bug.
+/// The control for chapters: runs every `parts`-th chapter. The caller has planted no bug.
 fn told((part, parts): (u64, u64)) {
     braid_sim_hooks::steady();
     for (name, tell) in (0..).zip(chapters()).filter(|(at, _)| at % parts == part).map(|it| it.1) {

@@ -11,7 +11,7 @@ const LIVES_DEFAULT: u64 = 5_000;
 /// Lives with a crash before each write of a superblock, unless `--lives` says otherwise.
 const TORN_LIVES_DEFAULT: u64 = 16;
 
-/// Kind of life.
+/// The kind of array life to run.
 enum Kind {
     Random,
     Crashes,

@@ -1,4 +1,4 @@
-//! One seed after the other, until enough have run or failed, or the time is over.
+//! Runs one seed after the other, until enough seeds have run or failed, or time is over.
 
 use std::panic::{RefUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ impl Seeds {
         Self { from: 0, count, limit: None }
     }
 
-    /// Takes a word and its value, if the word is about seeds; `counts` is the word for how many.
+    /// Parses an option about seeds with its value. `counts` is the option for their number.
     pub(crate) fn take(&mut self, counts: &str, word: &str, value: &str) -> Result<bool, String> {
         let number = || value.parse::<u64>().map_err(|_| format!("{word} needs a number"));
         match word {
@@ -35,7 +35,7 @@ impl Seeds {
         Ok(true)
     }
 
-    /// Runs the seeds, and prints the sum of their counts. `describe` says what a failing seed is.
+    /// Explores the seeds, and prints the sum of their tallies. `describe` names a failing seed.
     pub(crate) fn run(
         &self,
         explore: impl Fn(u64) -> Tally + RefUnwindSafe,

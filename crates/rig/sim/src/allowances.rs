@@ -1,4 +1,4 @@
-//! Job allowances: in some runs a driver grants a job little at a time, and late.
+//! Job allowances: in some runs a driver grants a job few sectors at a time, and late.
 //!
 //! The simulator keeps its own count of the bytes that the driver granted, independent of the
 //! engine's count.
@@ -21,7 +21,7 @@ pub(crate) struct Allowances {
     /// Average steps between two grants.
     one_in: u64,
     most_sectors: u64,
-    /// The unused rest of the last grant, by class.
+    /// The part of the last grant that jobs have not used, by class.
     left: JobAllowance,
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use braid_engine::work::{Work, WorkId};
 
-/// The work that the simulator asked shards for, until its result comes.
+/// Work that the simulator requested from shards and that has no result yet.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     asked: BTreeMap<WorkId, Work>,

@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //! - No read covers a logged sector [check: a_read_of_a_logged_sector_is_noticed].
-//! - Poison reaches no other sector [check: poison_that_spreads_is_noticed].
+//! - The poison in logged sectors reaches no other sector [check: poison_that_spreads_is_noticed].
 //! - The engine removes a range from a log only after it has written that range. Otherwise it
 //!   changes neither the log nor the superblock's fields for it
 //!   [check: a_log_that_is_changed_is_noticed].
@@ -76,8 +76,8 @@ fn ranges_of(set: &BadBlocks) -> Vec<Range<u64>> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BadLogs {
     logs: Vec<Log>,
-    /// Sets of disks whose logs name sectors of the same row (in a mirror: of any place), so that
-    /// these disks cannot be read together there.
+    /// Sets of disks whose logs name sectors of the same row (in a mirror: of any place). These
+    /// disks cannot be read together in that row.
     together: BTreeSet<BTreeSet<usize>>,
     /// The operator asked for a check that also tries to read logged sectors.
     pub(crate) are_tried: bool,
@@ -207,7 +207,7 @@ impl BadLogs {
         disk.put(log.start, &log.bytes, true);
     }
 
-    /// Computes `together` from the logs.
+    /// Computes `together` (sets of disks whose logs name sectors of the same row) from the logs.
     pub(crate) fn gather(&mut self, geometry: &Geometry) {
         let logged = |rows: &Range<u64>| -> BTreeSet<usize> {
             let touches = |one: &Range<u64>| one.start < rows.end && rows.start < one.end;
@@ -378,14 +378,14 @@ impl BadLogs {
         })
     }
 
-    /// Forgets the log of a disk that was replaced by a new one.
+    /// Forgets the log of a disk that was replaced by a new disk.
     pub(crate) fn forget(&mut self, disk: usize, geometry: &Geometry) {
         self.logs.retain(|log| log.disk != disk);
         self.gather(geometry);
     }
 
     /// Checks that each log on disk has the expected bytes, and that the disk's superblock names
-    /// it.
+    /// the log.
     fn check_kept(&self, disks: &[Disk]) {
         for log in &self.logs {
             let sectors = u64::from(log.place.size_sectors);
@@ -417,7 +417,7 @@ mod tests {
     use crate::trace::Trace;
 
     /// A world whose disks have these bad-block logs. If `told`, its engine starts after the logs
-    /// were written, so that it knows them.
+    /// were written, so that the engine knows them.
     fn world(design: &Design, logs: &[(usize, Range<u64>)], told: bool) -> World {
         let chances = Chances::new(1, Cut::default());
         let mut world = World::create(design, chances, Trace::new(false));
@@ -504,8 +504,8 @@ mod tests {
         open_all(&mut world);
     }
 
-    /// A logged sector may differ only while it holds poison. Once a client has written it, it must
-    /// fit.
+    /// A logged sector may differ from its copies only while it holds poison. Once a client has
+    /// written the sector, its copies must be equal.
     #[test]
     #[should_panic(expected = "the array is clean and the copies of sector 5 differ")]
     fn a_wrong_sector_that_was_written_through_is_noticed() {

@@ -63,7 +63,7 @@ fn strip_of(geometry: &Geometry, sector: u64) -> u64 {
     }
 }
 
-/// Fills the unwritten regions of a new array with noise, so that its members differ there.
+/// Fills the unwritten regions of a new array with noise, so that its members differ in them.
 pub(crate) fn scramble(
     (disks, data_offset): (&mut [Disk], u64),
     (design, geometry): (&Design, &Geometry),
@@ -127,7 +127,7 @@ impl World {
         left_out
     }
 
-    /// Checks that every member in the shards' views has each open bit set.
+    /// Checks that the bitmap of every member in the shards' views has each open bit set.
     ///
     /// # Panics
     /// If a member lacks a bit.
@@ -201,7 +201,7 @@ impl World {
         let newest = superblocks.max_by_key(|superblock| superblock.state.events);
         let names = newest.is_some_and(|one| one.intent.bitmap_offset_sectors.is_some());
         let is_there = machines.array.bitmap().is_some();
-        // Superblocks name a bitmap that this server does not keep. Such a server creates none
+        // Superblocks name a bitmap that this server does not keep. Such a server creates no bitmap
         // either.
         if machines.array.is_bitmap_settled() && names && !is_there {
             return Err(BitmapRefusal::Busy);
@@ -238,8 +238,8 @@ impl World {
     /// Draws whether the next server keeps no bitmaps. Its first write outdates the bits.
     pub(crate) fn forgets_bitmap(&mut self, assembled: &AssembledArray) -> bool {
         let events = assembled.newest.state.events;
-        // If the bitmap's event count is ahead, the first update of such a server could reach that
-        // count, and the next start would believe stale bits.
+        // If the bitmap's event count is ahead, the first update of a server without bitmaps could
+        // reach that count, and the next start would believe stale bits.
         let bitmap = assembled.bitmap.as_ref();
         let is_level = bitmap.is_some_and(|one| one.superblock.events <= events);
         // A server without lockless bitmaps does not run an array whose parity is partial.
@@ -255,8 +255,8 @@ impl World {
         forgets
     }
 
-    /// The engine writes a member's bitmap. Lies spare bitmaps, because braid promises nothing if a
-    /// disk lies about its bitmap.
+    /// The engine writes a member's bitmap. No lie hits a bitmap, because braid promises nothing if
+    /// a disk lies about its bitmap.
     pub(crate) fn write_bitmap(
         &mut self,
         member: MemberId,

@@ -43,8 +43,8 @@ fn tuning(stripes_max: u32, random: &mut Random, cut: &Cut) -> Tuning {
         bypass_threshold,
         dirty_sectors_max,
         age_max_ms,
-        // Not drawn but derived from values above, so that old seeds keep their draws. False in a
-        // third of the cases.
+        // This flag is not drawn but derived from drawn values, so that old seeds keep their draws.
+        // It is false in a third of the cases.
         expects_flushes: !(u64::from(stripes) ^ age_max_ms).is_multiple_of(3),
     }
 }

@@ -97,8 +97,8 @@ impl Call {
         inside(begin)..inside(end)
     }
 
-    /// The sectors that a change must have changed if it succeeds. Sectors covered in part count,
-    /// except for a trim.
+    /// The sectors that this request must have changed if it succeeds. Sectors that the request
+    /// covers in part are included, except for a trim.
     fn promised(&self) -> std::ops::Range<u64> {
         let ByteRequest { operation, offset, length } = self.request;
         let end = offset + length;
@@ -110,8 +110,8 @@ impl Call {
     }
 }
 
-/// The bytes that request `id` writes. Bytes of a partly covered sector are cut from the whole
-/// sector's content under this request.
+/// The bytes that request `id` writes. Bytes of a partly covered sector are cut from the content
+/// that this request would give the whole sector.
 pub(crate) fn written(id: RequestId, offset: u64, length: u64) -> Vec<u8> {
     let (first, end) = (offset / SECTOR_BYTES, (offset + length).div_ceil(SECTOR_BYTES));
     let mut sectors = vec![0; (end - first) as usize * SECTOR];

@@ -96,8 +96,8 @@ impl Chances {
         Number { cycle: self.cycle, item: Some((kind, ordinal)) }
     }
 
-    /// The order in which events of this cycle happen: `order`, or the plain one if the cut says
-    /// so.
+    /// The order in which events of this cycle happen: `order`, or the plain order in the first
+    /// `plain_cycles` cycles.
     pub(crate) fn order(&self, order: Order) -> Order {
         if self.cycle < self.cut.plain_cycles { Order::Fixed(FixedOrder::PLAIN) } else { order }
     }

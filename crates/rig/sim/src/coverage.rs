@@ -130,7 +130,7 @@ const LEVELS: [(Level, usize); 7] = [
     (Level::Raid10, 2),
 ];
 
-/// After this many cycles a run has visited every legal state. Fewer can miss some by chance.
+/// After this many cycles a run has visited every legal state. Fewer cycles miss some by chance.
 pub const CYCLES_FOR_ALL_STATES: u64 = 60_000;
 
 fn name(level: Level, missing: usize, is_dirty: bool, phase: Phase, what: &str) -> String {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The data area begins right after the metadata instead of at mdadm's mebibyte, so that a world is
-//! small. All other places are mdadm's.
+//! small. All other areas are where mdadm puts them.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ pub(crate) struct Design {
 }
 
 impl Design {
-    /// Whether the layout keeps all parity on one slot (RAID-5) or on one or two (RAID-6).
+    /// Whether the layout keeps all parity on one fixed slot (RAID-5), or on one or two (RAID-6).
     pub(crate) fn keeps_parity_still(&self) -> bool {
         match self.level {
             Level::Raid5 => matches!(self.layout, 4 | 5),
@@ -138,11 +138,11 @@ impl Design {
     }
 
     /// Sometimes adds a parity log: on level 5 md's PPL or braid's own log, on levels 4 and 6 the
-    /// own.
+    /// own log.
     pub(crate) fn with_parity_log(self, random: &mut Random) -> Self {
         let has_parity = matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6);
         let is_fit = has_parity && self.version != Version::V0_90 && self.journal_blocks == 0;
-        // A dirty array without a log stays dirty for a while, and runs must meet that as well.
+        // A dirty array without a log stays dirty for a while, and runs must meet such arrays.
         let percent = if self.level == Level::Raid5 { 45 } else { 30 };
         if !is_fit || !random.chance(percent) {
             return self;
@@ -162,7 +162,7 @@ impl Design {
             let has_room = own.own_log(&own.plain_superblock(0)).is_some();
             return if has_room { own } else { self };
         }
-        // The superblock alone says where the log is, so an array with too little room gets none.
+        // The superblock alone says where the log is, so an array with too little room gets no log.
         let roomy = Self { log_sectors, log_is_ring, ..self };
         let has_room = |place: PplPlace| place.size_sectors >= log_sectors;
         if roomy.plain_superblock(0).ppl_place().is_some_and(has_room) { roomy } else { self }

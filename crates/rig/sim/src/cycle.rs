@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Clients submit requests and disks fail, up to a drawn step.
+    /// Clients submit requests and disks fail, until a drawn step.
     fn work(&mut self) {
         let mut workload = Workload::any(self);
         let mut random = self.chances.of(Purpose::Ends, 0);
@@ -257,8 +257,9 @@ impl World {
         }
     }
 
-    /// A disk fails. A dirty mirror returns one version of a sector while the copy that it reads
-    /// exists. After a fault it can return another: from now on, or until it has handled the fault.
+    /// A disk fails. A dirty mirror returns one version of a sector while the copy that the mirror
+    /// reads exists. After a fault it can return another version: from now on, or until it has
+    /// handled the fault.
     pub(crate) fn doubt_copies(&mut self, mishap: Mishap) {
         if self.engine.trust.firmly {
             return;
@@ -276,8 +277,8 @@ impl World {
     }
 
     /// The rules of the model for a read that ends now. The array rewrites an unreadable sector
-    /// from another copy, which makes both copies alike. But a power cut can undo a rewrite in a
-    /// cache.
+    /// from another copy, which makes both copies alike. But a power cut can undo a rewrite that is
+    /// in a disk's cache.
     pub(crate) fn trust_now(&self) -> Trust {
         let trust = self.engine.trust;
         Trust { lasts: trust.firmly || self.disks.iter().all(Disk::is_flushed), ..trust }
@@ -336,8 +337,8 @@ impl World {
         self.model.lose_power(true);
     }
 
-    /// Power failed while a disk was doing a request: the disk does any part of it, without an
-    /// answer.
+    /// Power failed while a disk was doing a request: the disk does any part of the request,
+    /// without an answer.
     fn half_do(&mut self, event: Event) {
         let id = event.waits_for();
         if id.is_none_or(|id| self.disks[self.disk_index(id)].ills.gone) {
@@ -399,7 +400,7 @@ impl World {
         assert!(clean || self.engine.trust.errors_allowed, "an orderly stop is clean");
         self.check_nothing_held();
         // A run without writes flushes nothing, so writes of an earlier, killed process can still
-        // be in caches.
+        // be in the disks' caches.
         if clean && self.engine.has_written {
             self.model.flushed(self.clock.step, u64::MAX);
         }
@@ -420,7 +421,7 @@ impl World {
         }
         if can_be_read_again {
             // Reads of an unreadable copy returned the other copy, and the array has not compared
-            // the two.
+            // the two copies.
             self.model.unpin();
         }
         self.look_at_bad_logs();
@@ -434,8 +435,8 @@ impl World {
         let must_be_clean = was_whole && is_told && !self.engine.trust.errors_allowed;
         if let Err(refusal) = self.open(&presented, must_be_clean) {
             let machines = &self.engine.machines;
-            // A shard learns late that the array drops its logs, and begins no unlogged write
-            // before.
+            // A shard learns late that the array drops its parity logs, and begins no unlogged
+            // write before it has learned that.
             let had_logs = machines.array.parity_logs().is_some();
             // A broken array has lost members, and can have lost their parity logs.
             let view = &machines.shards[0].view;
@@ -444,8 +445,8 @@ impl World {
             let is_in_doubt = matches!(refusal, Refusal::DirtyAndDegraded(_));
             let lacks_log =
                 matches!(refusal, Refusal::PplNotReplayed { .. }) || is_own && is_in_doubt;
-            // A refusal that the operator overrode comes again until superblocks have recorded
-            // "clean" once.
+            // A refusal that the operator overrode recurs at each start until superblocks have
+            // recorded "clean" once.
             let was_logged = was_logged && !self.has_accepted;
             assert!(!(lacks_log && was_logged), "the log is on disk: {refusal:?}");
             self.note("refused", [presented.len() as u64, 0, 0]);
@@ -476,7 +477,7 @@ impl World {
         true
     }
 
-    /// Draws the disks to present, and their order: mostly all, and at least one without faults.
+    /// Draws the disks to present, and their order: mostly all disks, at least one without faults.
     fn who_is_presented(&mut self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.disks.len()).collect();
         self.chances.openings.shuffle(&mut all);
@@ -488,7 +489,7 @@ impl World {
         let withheld = 1 + self.chances.openings.below(several) as usize;
         let mut rest: Vec<usize> = all[withheld.min(all.len())..].to_vec();
         if self.chances.openings.chance(40) {
-            // A dirty array starts if only members with parity are missing, and not otherwise.
+            // A dirty, degraded array starts only if the missing members hold parity alone.
             let members =
                 all.iter().copied().filter(|disk| *disk < usize::from(self.geometry.slots()));
             let without_data = |disk: &usize| !verdicts::holds_data(&self.geometry, *disk as u16);
@@ -532,8 +533,8 @@ impl World {
             is_replacement: false,
             role_of_this: Role::Spare,
         };
-        // The newest superblock says whether the array has a bitmap or a log. Older ones can be
-        // outdated.
+        // The newest superblock says whether the array has a bitmap or a log. Older superblocks can
+        // be outdated.
         let found = self.disks.iter().enumerate();
         let found = found.map(|(index, disk)| open::probe_disk(disk, index).probe);
         let newest = found.filter_map(|probe| probe.newest().cloned());
@@ -543,7 +544,7 @@ impl World {
         let ppl = intent.map(|intent| intent.ppl);
         self.keeps_bits.clear();
         for (index, disk) in self.disks.iter_mut().enumerate() {
-            // If the disk lied about its superblock, this restores the true one.
+            // If the disk lied about its superblock, `heal` restores the true superblock.
             disk.heal(self.taint.superblock.clone());
             let probed = open::probe_disk(disk, index);
             let found = probed.probe.newest().cloned();
@@ -612,7 +613,7 @@ mod tests {
     use crate::content::version_of;
     use crate::create::smallest;
 
-    /// Proves that a checker can fail: it notices old bytes where a write was flushed.
+    /// Proves that a checker can fail: the checker notices old bytes where a write was flushed.
     #[test]
     #[should_panic(expected = "reads as version 1, not one of")]
     fn a_disk_that_loses_a_flushed_write_is_noticed() {

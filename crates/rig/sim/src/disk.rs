@@ -97,7 +97,7 @@ impl Disk {
         }
     }
 
-    /// Whether a power cut cannot lose a written byte.
+    /// Whether no written byte can be lost in a power cut.
     pub(crate) fn is_flushed(&self) -> bool {
         self.log.iter().all(|logged| logged.sector == DEAD)
     }
@@ -143,7 +143,7 @@ impl Disk {
         }
     }
 
-    /// Writes without failing.
+    /// Writes `data` from sector `start` on; the write never fails.
     pub(crate) fn put(&mut self, start: u64, data: &[u8], durable: bool) {
         let sectors = (data.len() / SECTOR) as u64;
         self.record(start, sectors, durable);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     /// Two disks get the same requests, and one of them lies. In sectors without an overlay entry
-    /// both disks return the same bytes. In the others the overlay holds the honest disk's bytes.
+    /// both disks return the same bytes. In all others the overlay holds the honest disk's bytes.
     #[test]
     fn the_overlay_holds_exactly_what_differs() {
         for seed in 0..300 {

@@ -13,7 +13,7 @@
 //! each is in flight per member.
 //!
 //! One multiplexer stands above all members. It runs when a request comes or completes, when its
-//! settings change, and at the time that it named. [`crate::patience`] checks it.
+//! settings change, and at the time that it requested. [`crate::patience`] checks it.
 
 mod world;
 
@@ -43,7 +43,7 @@ pub(crate) struct Vector {
 #[derive(Debug)]
 pub(crate) struct Elevators {
     each: Vec<Elevator>,
-    /// By member: when its disk began the work that it is doing.
+    /// By member: when its disk began the work that is in progress.
     busy_since_ns: Vec<u64>,
     multiplexer: Multiplexer,
     /// When the multiplexer wants to run again, if any request waits.

@@ -2,12 +2,12 @@
 //!
 //! A run either keeps its faults within the level's tolerance, given the members already missing,
 //! or goes deliberately beyond. Within tolerance no client sees an error. Beyond it errors are
-//! right, and wrong bytes are not. This module alone decides that, before the run. Lies (a disk
-//! acknowledges what it did not do, or its bytes rot) come on top and make a third kind of run:
-//! [`crate::lie_plan`]. No level here detects lies.
+//! right, and wrong bytes are not. This module alone decides between the two, before the run. Lies
+//! (a disk acknowledges what it did not do, or its bytes rot) come on top and make a third kind of
+//! run: [`crate::lie_plan`]. No level here detects lies.
 //!
 //! Every fault has a number within its cycle, its *ordinal*. Each disk has eight ordinals,
-//! whichever other disks fail. A stall and its end share one.
+//! whichever other disks fail. A stall and its end share one ordinal.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ pub(crate) enum Mishap {
     ChangesLogs,
     /// Not a fault: an operator sets when a slow member sits out.
     Watches(SitOut),
-    /// The disk answers nothing for a while. If no other disk fails, no read may wait for it.
+    /// The disk answers nothing for a while. No read may wait for it, if no other disk fails.
     Pauses,
     GoesOn,
     /// Not a fault: the driver reports that this disk has been silent for longer than the time
@@ -134,7 +134,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whether no disk reports this fault: a disk lies about it, or it concerns no disk.
+    /// Whether no disk reports this fault: a disk lies, or the fault concerns no disk.
     pub(crate) fn is_lie(&self) -> bool {
         self.ordinal >= FIRST_LIE
     }
@@ -171,13 +171,13 @@ pub(crate) struct ArrayCondition {
     /// The disk with the write journal. No redundancy covers the loss of this disk.
     pub(crate) journal: Option<usize>,
     pub(crate) is_dirty: bool,
-    /// Sets of disks whose bad-block logs name sectors of the same row (in a mirror: of any place),
-    /// so that these disks cannot be read together there.
+    /// Sets of disks whose bad-block logs name sectors of the same row (in a mirror: of any place).
+    /// These disks cannot be read together in that row.
     pub(crate) logged: BTreeSet<BTreeSet<usize>>,
 }
 
 impl ArrayCondition {
-    /// Whether the level tolerates the loss of all disks in `harmed`, with the missing members.
+    /// Whether the level tolerates the loss of all disks in `harmed` and of the missing members.
     pub(crate) fn tolerates(&self, harmed: &BTreeSet<usize>) -> bool {
         let with = |logged: &BTreeSet<usize>| harmed.union(logged).copied().collect();
         self.bears(harmed) && self.logged.iter().all(|logged| self.bears(&with(logged)))

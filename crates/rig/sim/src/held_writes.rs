@@ -6,7 +6,7 @@
 //!                                 └─ the process ends: lost or not
 //! ```
 //!
-//! A shard keeps the payload of a held write in [`crate::memory`]. Once it has released the
+//! A shard keeps the payload of a held write in [`crate::memory`]. Once the shard has released the
 //! payload, no request may name it. The other rules:
 //!
 //! - The array acknowledges only writes early, and only if the cache's mode says so and the level
@@ -38,8 +38,8 @@ pub(crate) struct HeldWrites {
     /// By request: how many of its answered pieces still have a payload in use, by a held write or
     /// by a member that left.
     users: BTreeMap<RequestId, u32>,
-    /// An acknowledged write was lost. The array does not know its client, so every flush fails
-    /// from now on.
+    /// An acknowledged write was lost. The array does not know the write's client, so every flush
+    /// fails from now on.
     pub(crate) has_lost: bool,
 }
 

@@ -55,8 +55,8 @@ struct History {
     /// all of the array did. The next start must choose these disks again.
     sound: BTreeSet<u16>,
     seconds: u64,
-    /// Whether the last state is also recorded outside the array, as the command does in its state
-    /// folder.
+    /// Whether the last state is also recorded outside the array, as the `braid` command records it
+    /// in its state folder.
     keeps_record: bool,
     known: Option<RecordedState>,
     /// How many updates were interrupted and how many members were lost so far.
@@ -282,9 +282,9 @@ impl History {
     /// Whether assembly can notice that a clone replaces its member and misses writes. `told` is
     /// the number of superblock updates on the most updated of the other members.
     ///
-    /// - The record in the state folder shows it, unless an interrupted update reached the clone.
-    ///   Then a later update can have the same event count and, if the clock stands still, the same
-    ///   time.
+    /// - The record in the state folder shows the missed writes, unless an interrupted update
+    ///   reached the clone. Then a later update can have the same event count and, if the clock
+    ///   stands still, the same time.
     /// - Without a spare, every update is written twice, with one more event each time. So a clone
     ///   that missed a change is two events behind, unless an interrupted update reached the clone.
     /// - With a spare, turning active adds one event and turning clean takes it back. After an even

@@ -97,7 +97,7 @@ impl World {
             return true;
         };
         // The replay believed what it read from the journal. A killed process can have left a
-        // record in that disk's cache, so the cache is made durable.
+        // record in the journal disk's cache, so the cache is made durable.
         self.disks[presented[journal.member]].settle();
         let (geometry, log) = (*geometry, &journal.log);
         let members = members(assembled);
@@ -130,8 +130,8 @@ impl World {
         true
     }
 
-    /// The operator creates the journal on its disk, with old content there or not (`makes`), or
-    /// drops the journal.
+    /// If `makes`, the operator creates the journal on its disk, which may have old content.
+    /// Otherwise the operator drops the journal.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn changes_journal(&mut self, makes: bool) -> Result<(), LogRefusal> {
         let (design, now) = (self.metadata.design, self.clock.now);
@@ -163,7 +163,7 @@ impl World {
         changed
     }
 
-    /// Whether the array has a journal. Settles `Either` while nothing is in flight.
+    /// Whether the array has a journal. Replaces `Either`; nothing may be in flight.
     #[cfg(any(test, braid_sim_hooks))]
     pub(crate) fn has_journal(&mut self) -> bool {
         let array = &self.engine.machines.array;

@@ -5,7 +5,7 @@
 //! assembly. The simulator replaces everything that talks to the outside: threads, clocks, devices,
 //! clients.
 //!
-//! docs/simulator.md lists the things that it does not do.
+//! docs/simulator.md lists the things that the simulator does not do.
 //!
 //! ```text
 //!   seed ─▶ cycle ── work, end, assemble, read ─┐
@@ -218,7 +218,7 @@ impl World {
             let mut designs: Vec<Design> =
                 designs.into_iter().filter(|design| design.level == level).collect();
             // In a third of the worlds parity is on fixed slots, so that a dirty array can start
-            // without it.
+            // without the members on these slots.
             if random.chance(33) && designs.iter().any(Design::keeps_parity_still) {
                 designs.retain(Design::keeps_parity_still);
             }

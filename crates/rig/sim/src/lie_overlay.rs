@@ -1,4 +1,4 @@
-//! The fault overlay of a disk that lies: the content of an honest disk, wherever this one differs.
+//! The fault overlay of a lying disk: an honest disk's content, wherever the lying disk differs.
 //!
 //! The overlay stands next to [`crate::disk`], which updates it with every write, flush and power
 //! cut. It decides nothing: [`crate::lie_plan`] decides which disk lies, when and about what.
@@ -51,7 +51,7 @@ pub(crate) enum Fate {
 pub(crate) struct LieOverlay {
     honest: BTreeMap<u64, Box<[u8]>>,
     /// By index in the disk's log: the honest bytes before that write, if they differed from the
-    /// seen.
+    /// seen bytes.
     before: BTreeMap<usize, Box<[u8]>>,
     /// Entries of the disk's log that the disk claimed to be durable, for a FUA write.
     claimed: BTreeSet<usize>,
@@ -89,8 +89,8 @@ impl LieOverlay {
         self.differ(sector, (honest, seen), Change::Tainted);
     }
 
-    /// As [`diverge`](Self::diverge). `new` is the change to note if the sector was not tainted
-    /// before.
+    /// Notes the honest and the seen bytes of a sector, as [`diverge`](Self::diverge) does. `new`
+    /// is the change to note if the sector was not tainted before.
     fn differ(&mut self, sector: u64, (honest, seen): (&[u8], &[u8]), new: Change) {
         if honest == seen {
             self.agree(sector..sector + 1, Change::Healed);
@@ -141,7 +141,7 @@ impl LieOverlay {
         index < self.claimed_end || self.claimed.contains(&index)
     }
 
-    /// The disk has emptied its log: forgets everything by index in that log.
+    /// The disk has emptied its log: forgets everything that is stored by index in that log.
     pub(crate) fn settle(&mut self) {
         self.before.clear();
         self.claimed.clear();

@@ -21,8 +21,8 @@ const FIRST_ORDINAL: u64 = 9100;
 const CHANGES_PERCENT: u64 = 15;
 
 impl World {
-    /// Adds such changes to the plan of a run of about `steps` steps from `now` on. Only arrays
-    /// that were created with parity logs have room for them.
+    /// Adds changes of parity logs to the plan of a run of about `steps` steps from `now` on. Only
+    /// arrays that were created with parity logs have room for them.
     pub(crate) fn plan_log_changes(&mut self, (now, steps): (u64, u64)) {
         let mut random = self.chances.of(Purpose::ParityLogs, 3);
         if self.metadata.design.log_sectors == 0 || !random.chance(CHANGES_PERCENT) {

@@ -60,7 +60,7 @@ pub(crate) fn parity(
 /// Writes the array's content, with parity and copies, into the data areas of its members.
 ///
 /// # Panics
-/// If a member is smaller than the array's part of it.
+/// If a member is smaller than the part of it that the array uses.
 pub(crate) fn lay_out(geometry: &Geometry, content: &[u8], members: &mut [Vec<u8>]) {
     for (sector, data) in (0..).zip(content.chunks_exact(SECTOR)) {
         for (slot, place) in places(geometry, sector) {

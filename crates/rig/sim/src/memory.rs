@@ -1,7 +1,7 @@
 //! Payloads and arenas: the memory that the engine's buffers name.
 //!
-//! A step copies its sources before it touches its targets, without unsafe code. Assertions catch
-//! every step that leaves its block, leaves its payload, or writes into the payload of a write.
+//! A computation step copies its sources before it touches its targets, without unsafe code.
+//! Assertions catch every step that goes beyond its block or payload, or changes a write's payload.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,6 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// No payloads.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -111,8 +110,8 @@ impl ReachableMemory<'_> {
     /// The first `length` bytes of the memory that a buffer names.
     ///
     /// # Panics
-    /// If the bytes leave the buffer's block or payload, if the payload was returned to its client,
-    /// or if a write's payload would change.
+    /// If the bytes reach beyond the buffer's block or payload, if the payload was returned to its
+    /// client, or if a write's payload would change.
     pub(crate) fn bytes(&mut self, buffer: Buffer, length: usize, to_change: bool) -> &mut [u8] {
         match buffer {
             Buffer::Block { block, offset_sectors } => {

@@ -1,5 +1,5 @@
-//! The simulator's knowledge of superblocks: which are torn, which disks they call out, and the
-//! rules for spares.
+//! The simulator's knowledge of superblocks: which are torn, which disks they record as out, and
+//! the rules for spares.
 //!
 //! Assembly decides by superblocks alone. This module keeps the history of each superblock, without
 //! looking at event counts. A superblock of more than one sector tears: some of its sectors are
@@ -66,7 +66,7 @@ impl Metadata {
         }
     }
 
-    /// A rebuild gave all disks whole, equal superblocks.
+    /// A rebuild gave all disks whole, equal superblocks: none is torn, and none ran apart.
     pub(crate) fn forget(&mut self) {
         self.torn.clear();
         self.apart.clear();

@@ -17,8 +17,8 @@
 //! A write that was acknowledged early is *held* until the members have it. An entry that is
 //! superseded while no held write is current is *covered*: no kill restores it.
 //!
-//! A partly written sector is a version of its own, and the model keeps its bytes. If they equal
-//! the bytes of another version, it is that version.
+//! A partly written sector is a version of its own, and the model keeps its bytes. If these bytes
+//! equal those of another version, the sector has that version.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,13 @@ pub(crate) const ANYTHING: Version = Version::MAX;
 /// partial write of the sector then keeps these bytes.
 const FOUND: Version = 1 << 31;
 
-/// The step for an entry that is not superseded.
+/// The value of `superseded` in an entry that is not superseded.
 const CURRENT: u64 = u64::MAX;
 
-/// The write's name for content that is on stable storage.
+/// The value of `write` in an entry whose content is on stable storage.
 const STABLE: u64 = 0;
-/// The write's name for content that can still be in a cache although no client waits for its
-/// write.
+/// The value of `write` in an entry whose content can still be in a disk's cache although no client
+/// waits for the write.
 const UNAWAITED: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +50,9 @@ struct Entry {
     answered: Option<u64>,
     superseded: u64,
     by_pin: bool,
-    /// No longer on stable storage. If superseded by pin: not in the copy that is read.
+    /// The write is gone from stable storage. If superseded by pin: from the copy that is read.
     gone: bool,
-    /// The members have a later write. Only a power cut can still restore this one.
+    /// The members have a later write. Only a power cut can still restore this write.
     covered: bool,
     /// The engine released this write while another write was in flight, so that members may lack
     /// it.
@@ -72,7 +72,7 @@ impl Entry {
 pub(crate) enum End {
     /// The write succeeded, and supersedes writes that were acknowledged before it began.
     Done { durable: bool },
-    /// The write's sectors may or may not be changed.
+    /// The write may or may not have changed its sectors.
     Unsure,
 }
 
@@ -101,7 +101,7 @@ impl Clone for Model {
         }
     }
 
-    /// Reuses the memory of `self`.
+    /// Copies `source` into the memory that `self` already has.
     fn clone_from(&mut self, source: &Self) {
         let Self { cells, merged, found, given_up } = source;
         self.found = *found;
@@ -132,8 +132,8 @@ impl Model {
             let mut equal = of_sector.filter(|(_, bytes)| ***bytes == *data);
             equal.next().map(|((_, version), _)| *version)
         };
-        // The head of a merged sector can have the bytes of one version, and the rest those of
-        // another.
+        // The head of a merged sector can have the bytes of one version, and the rest the bytes of
+        // another version.
         let plain = version_of(sector, data);
         if self.merged.is_empty() {
             return plain;
@@ -246,7 +246,8 @@ impl Model {
     }
 
     /// A write that began at step `began` was acknowledged, so clients need its sectors again. If a
-    /// trim ran at the same time, their order is unknown, and the trim may count.
+    /// trim ran at the same time, the order of the two is unknown, and the sectors may count as
+    /// trimmed.
     pub(crate) fn needs_again(&mut self, (start, sectors): (u64, u64), began: u64) {
         for given_up in &mut self.given_up[start as usize..(start + sectors) as usize] {
             *given_up = given_up.filter(|answered| *answered > began);
@@ -275,7 +276,7 @@ impl Model {
     }
 
     /// The version with the bytes `data`, which a client read in order to rewrite the sector in
-    /// part. Creates a version if the model knows none.
+    /// part. Creates a version if the model has none with these bytes.
     pub(crate) fn name_of(&mut self, sector: u64, data: &[u8]) -> Version {
         if let Some(version) = self.identify(sector, data) {
             return version;
@@ -305,7 +306,7 @@ impl Model {
     }
 
     /// A read that began at step `began` returned `version`. If no write ran meanwhile, the sector
-    /// is that version from now on. `firmly` is false if another copy can hold another value.
+    /// has that version from now on. `firmly` is false if another copy can hold another value.
     /// `lasts` is false if the bytes read can be in a cache although no client wrote them.
     pub(crate) fn pin(
         &mut self,
@@ -363,9 +364,9 @@ impl Model {
         }
     }
 
-    /// The process ends, and the disks keep power. Writes in flight may be lost or not. So may
-    /// acknowledged writes for which `is_held` is true. `is_held` is `None` if a cache file keeps
-    /// all acknowledged writes.
+    /// The process ends, and the disks keep power. Writes in flight may be lost or not.
+    /// Acknowledged writes for which `is_held` is true may be lost, too. `is_held` is `None` if a
+    /// cache file keeps all acknowledged writes.
     pub(crate) fn lose_process(&mut self, now: u64, is_held: Option<&dyn Fn(u64) -> bool>) {
         for (cell, given_up) in self.cells.iter_mut().zip(&mut self.given_up) {
             if cell.iter().any(|entry| entry.answered.is_none()) {
@@ -421,8 +422,8 @@ impl Model {
         cell.iter().any(|entry| entry.version == version && may_be(entry))
     }
 
-    /// A write of these sectors was acknowledged or released. If no write of them is held, the
-    /// members have the last one, and a kill restores no earlier version.
+    /// A write of these sectors was acknowledged or released. If no write of these sectors is held,
+    /// the members have the last write, and a kill restores no earlier version.
     pub(crate) fn cover(&mut self, range: (u64, u64), is_held: &dyn Fn(u64) -> bool) {
         for cell in self.range(range) {
             let is_still = cell.iter().all(|entry| entry.answered.is_some());
@@ -618,8 +619,8 @@ mod tests {
         let mut mirror = Model::new(1);
         written(&mut mirror, 10, (1, 2), false);
         mirror.lose_power(true);
-        // One copy could not be read. The array rewrote it from the other copy, into the disk's
-        // cache.
+        // One copy could not be read. The array rewrote this copy from the other one, into the
+        // disk's cache.
         mirror.pin(0, 10, (3, 4), (false, false));
         assert!(!mirror.may_read(0, FIRST, 5));
         mirror.lose_power(true);

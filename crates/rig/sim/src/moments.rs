@@ -13,11 +13,11 @@ use crate::cut::Kind;
 use crate::fault::{Fault, Mishap};
 use crate::world::{StepResult, World};
 
-/// Percentage of runs that wait for such a moment, unless several disks fail at one step.
+/// Percentage of runs that wait for a chosen phase, unless several disks fail at one step.
 const PERCENT: u64 = 45;
-/// Percentage of runs that wait for such a moment if several disks fail at one step.
+/// Percentage of runs that wait for a chosen phase if several disks fail at one step.
 const RUINED_PERCENT: u64 = 80;
-/// Requests of a cycle are numbered. Numbers from here on are the requests that come at the moment.
+/// Requests of a cycle are numbered. Numbers from here on are the requests in a chosen phase.
 const FIRST_ORDINAL: u64 = 500;
 const STEPS_MAX: u64 = 400;
 

@@ -1,4 +1,4 @@
-//! Starts an engine on simulated disks, with the same steps as the runtime and the command.
+//! Starts an engine on simulated disks, with the same steps as the runtime and the `braid` command.
 //!
 //! ```text
 //!   bytes of disks ──probe──▶ superblocks ──assemble──▶ verdicts, array ──▶ Array, Shards
@@ -87,7 +87,7 @@ pub(crate) struct ShardSide {
     pub(crate) unheeded: u32,
     /// The shard's dirty sectors when they were last checked.
     pub(crate) dirty: u64,
-    /// The longest age limit that this run had so far.
+    /// The longest age limit of the cache in this run so far.
     pub(crate) age_before_ms: u64,
     pub(crate) inbox: VecDeque<Message>,
     pub(crate) reports: VecDeque<Report>,
@@ -111,7 +111,7 @@ impl ShardSide {
         let Geometry::Stripe(stripe) = geometry else { return false };
         let Self { view, cache, .. } = self;
         // A member under recovery counts as present, because its content below the recovery offset
-        // is.
+        // is present.
         let present = view.slots.iter().flatten().count();
         let is_redundant =
             usize::from(stripe.slots()) - present < usize::from(stripe.parity_slots());
@@ -244,7 +244,8 @@ pub(crate) fn assemble_as(
     (probed, assembly)
 }
 
-/// Assembles the presented disks. The state folder has copies of windows of these arrays.
+/// Assembles the presented disks. The state folder has copies of windows of the arrays in
+/// `window_copies`.
 pub(crate) fn assemble_with_copies(
     disks: &[Disk],
     presented: &[usize],
@@ -265,8 +266,8 @@ pub(crate) fn given_file(disk: &Disk) -> GivenBitmapFile {
     GivenBitmapFile { label: "file".to_owned(), file }
 }
 
-/// The superblocks of the presented disks, in order. The last one stands in for the superblock that
-/// a bitmap file lacks.
+/// The superblocks of the presented disks, in order. With a bitmap file, the last one stands in for
+/// the superblock that the file lacks.
 pub(crate) fn superblocks(
     probed: &[ProbedMember],
     array: Option<&AssembledArray>,
@@ -293,7 +294,7 @@ pub(crate) fn start(
 /// The input of the machines of an assembled array.
 ///
 /// # Panics
-/// If assembly chose a member that is not presented, or a reshape that cannot go on.
+/// If assembly chose a member that is not presented, or a reshape that cannot continue.
 pub(crate) fn opening_of(
     assembled: &AssembledArray,
     superblocks: &[Option<Superblock>],
@@ -311,8 +312,8 @@ pub(crate) fn opening_of(
     opening.expect("assembly chooses members that are there, once each")
 }
 
-/// Makes the machines of an opening. During a reshape the shards of the new shape follow those of
-/// the old one.
+/// Makes the machines of an opening. During a reshape the shards of the new shape follow the shards
+/// of the old shape.
 pub(crate) fn start_opening(
     opening: open::Opening,
     assembled: &AssembledArray,

@@ -4,7 +4,7 @@
 //! does, and a power cut can interrupt the replay. Afterwards parity must be right everywhere.
 //!
 //! At some starts the server ignores our own logs, as md does, and its writes bypass them. The
-//! superblocks that it writes then lack the stamp that marks these logs as valid.
+//! superblocks that this server writes then lack the stamp that marks these logs as valid.
 //!
 //! # Invariants
 //! - If logs were kept, replay makes an uncleanly stopped array clean, whichever members are
@@ -26,7 +26,7 @@ use crate::model::End;
 use crate::slot_disks::{SlotDisks, members};
 use crate::world::World;
 
-/// Percentage of starts at which the server does not know our own logs. A story can set another.
+/// Percentage of starts at which the server does not know our own logs. Stories can change it.
 pub(crate) const OTHERS_PERCENT: u64 = 8;
 
 struct ParityLogDevices<'a>(SlotDisks<'a>);
@@ -79,8 +79,8 @@ fn setup(assembled: &AssembledArray) -> Option<Setup> {
     Some(Setup { geometry: *geometry, members, logs, finish: Finish::Flushed })
 }
 
-/// One sector of a data column, computed from the row's other columns; `None` if `seen` has too
-/// few.
+/// One sector of a data column, computed from the row's other columns; `None` if `seen` has too few
+/// of them.
 fn solved<'a>(
     geometry: &StripeGeometry,
     row: ChunkRow,
@@ -119,7 +119,7 @@ fn solved<'a>(
 
 impl World {
     /// Replays the parity logs before anything else, as a server does. False if the array does not
-    /// start after it: power was cut, or a sector could not be read.
+    /// start after the replay: power was cut, or a sector could not be read.
     ///
     /// # Panics
     /// If logs name places that the array does not have.
@@ -159,8 +159,8 @@ impl World {
         if !report.unread.is_empty() {
             self.tally.count("replay-lacks-a-sector");
             if assembled.degraded > 0 {
-                // A server refuses to start if a degraded array has an unreadable sector here. The
-                // operator then copies the disk to a sound one.
+                // A server refuses to start a degraded array if the replay cannot read a sector.
+                // The operator then copies the disk to a sound one.
                 presented.iter().for_each(|disk| self.disks[*disk].bad.clear());
                 return false;
             }

@@ -34,9 +34,9 @@ pub(crate) struct QueuedRequest {
     /// The elevator had no policy when the request came, so the checks of order skip the request.
     is_straight: bool,
     /// How many younger requests of its class and direction passed this request since it expired,
-    /// or since an older one went.
+    /// or since an older request was dispatched.
     passed: u32,
-    /// For a write: how many reads of its class went before it.
+    /// For a write: how many reads of its class were dispatched before it.
     yielded: u32,
 }
 
@@ -84,8 +84,8 @@ fn has_tag(settings: &Settings, (reads, writes): (u32, u32), is_read: bool) -> b
         let own_max = depth.total.saturating_sub(kept).max(1);
         reads + writes == 0 || reads + writes < depth.total && own < own_max
     };
-    // Two depths are possible. Earlier requests decide which one is in force, so both must allow
-    // it.
+    // Two depths are possible. Earlier requests decide which one is in force, so both depths must
+    // allow the dispatch.
     allows(settings.depth) && allows(settings.depth_alone)
 }
 
@@ -108,15 +108,15 @@ pub(crate) struct Patience {
     limits: Vec<Limits>,
     /// For reads, and for writes: since when they are held, and the multiplexer's total delay then.
     held_since: [Option<(u64, u64)>; 2],
-    /// By member: since when reads, and writes, are held there although a tag is free, and the
+    /// By member: since when its reads, and its writes, are held although a tag is free, and the
     /// multiplexer's total delay then.
     held_at: Vec<[Option<(u64, u64)>; 2]>,
     late_ns: u64,
     until_ns: u64,
     /// Start of the last completed period.
     ended_ns: Option<u64>,
-    /// The current period's share must exceed this. `None` if nothing was urgent when the period
-    /// began, or the settings leave no room above the least share.
+    /// The current period's share must exceed this value. `None` if nothing was urgent when the
+    /// period began, or the settings leave no room above the least share.
     share_above: Option<u32>,
 }
 
@@ -206,8 +206,8 @@ impl Patience {
         self.share_above = (demand.is_urgent && differs).then_some(share_min_permille);
     }
 
-    /// The dispatch to a disk has ended: checks that no request was free to go, and that none is
-    /// held for long.
+    /// The dispatch to a disk has ended: checks that no waiting request was free to go, and that no
+    /// request is held for long.
     pub(crate) fn check_left(
         &mut self,
         now_ns: u64,

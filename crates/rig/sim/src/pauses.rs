@@ -1,10 +1,10 @@
 //! Disks that pause: in most runs slow members may sit out, and a disk answers nothing for a while.
 //! No read is allowed to wait for the disk longer than the engine needs to notice.
 //!
-//! Before the disk answers again, the simulator runs all else until no read is in flight. The
-//! checker demands that this ends if the member sits out and no other fault is known: then every
-//! read can go around the member. The engine does not move a read twice: a read that went to this
-//! disk because another member sat out stays.
+//! Before the disk answers again, the simulator runs all other events until no read is in flight.
+//! The checker demands that all reads end if the member sits out and no other fault is known: then
+//! every read can go around the member. The engine does not move a read twice: a read that went to
+//! this disk because another member sat out stays.
 //!
 //! # Invariants
 //! - A read that can avoid a pausing disk does not wait for it
@@ -24,6 +24,6 @@ pub(crate) struct SlowReports {
     /// Disks whose members sat out at any time of this run.
     pub(crate) were_out: BTreeSet<usize>,
     /// A probe of a member that sits out is in flight. Time stands still, so that no further probe
-    /// goes out before this one returns.
+    /// is sent before this probe returns.
     pub(crate) time_stands: bool,
 }

@@ -72,8 +72,8 @@ impl World {
         self.open_accepting(presented, must_be_clean, None)
     }
 
-    /// As `open`. With `accept_risk` the operator accepts that so many stripes can read
-    /// wrong.
+    /// Opens the array as `open` does. With `accept_risk` the operator accepts that so many stripes
+    /// can read wrong.
     pub(crate) fn open_accepting(
         &mut self,
         presented: &[usize],
@@ -204,8 +204,8 @@ impl World {
         Decision { presented: presented.to_vec(), superblocks, assembly }
     }
 
-    /// Checks the promises of a clean array, and starts it. False if it did not start: power was
-    /// cut, or the superblock of a needed disk could not be written.
+    /// Checks the promises of a clean array, and starts the array. False if it did not start: power
+    /// was cut, or the superblock of a needed disk could not be written.
     pub(crate) fn enter(
         &mut self,
         decision: &Decision,
@@ -214,7 +214,8 @@ impl World {
     ) -> bool {
         let Ok(ready) = self.make_ready(decision, assembled) else { return false };
         let mut manner = manner(&mut self.chances.openings, &self.chances.cut);
-        // Drawn from a stream of its own, so that runs without early acknowledgement do not change.
+        // The cache file's size has its own stream, so that runs without early acknowledgement do
+        // not change.
         let mut random = self.chances.of(Purpose::Cache, 5);
         manner.cache.cached_blocks_max = crate::cache::file_blocks(&mut random);
         manner.jobs_paused |= !self.may_have_jobs;
@@ -272,13 +273,13 @@ impl World {
         self.cache_file.begin(assembled);
         let machines = open::start(assembled, ready.superblocks, presented, manner);
         self.join(machines, presented, &ready.untold);
-        // Whether these disks are in is unsure until the first update reaches them, or calls them
-        // out.
+        // Whether these disks are in the array is unsure until the first update reaches them, or
+        // records them as out.
         self.unsure.extend(ready.harmed);
     }
 
-    /// The presented disks that lied about their superblock: it is not the one last written to
-    /// them.
+    /// The presented disks that lied about their superblock: it is not the superblock last written
+    /// to them.
     fn who_lies(&self, presented: &[usize]) -> BTreeSet<usize> {
         presented.iter().copied().filter(|disk| self.is_superblock_tainted(*disk)).collect()
     }
@@ -349,8 +350,8 @@ impl World {
         Ok(())
     }
 
-    /// Power is cut while a wave of superblocks is written: the others of the wave can be torn,
-    /// too.
+    /// Power is cut while a wave of superblocks is written: the other superblocks of the wave can
+    /// be torn, too.
     fn tear_rest(&mut self, presented: &[usize], wave: &[MemberSuperblock]) {
         for (index, superblock) in wave {
             // A superblock of one sector cannot tear.
@@ -454,8 +455,8 @@ impl World {
         self.engine.plan.victims = harmed;
         self.trust();
         if !untold.is_empty() {
-            // The array reads such a disk until its loss is recorded, and another copy from then
-            // on.
+            // The array reads an untold disk until the disk's loss is recorded, and another copy
+            // from then on.
             self.doubt_copies(Mishap::Dies);
         }
         for (id, disk) in (0..).map(MemberId).zip(disks_of(&self.engine.machines)) {

@@ -1,9 +1,9 @@
 //! Starts with an accepted risk: the operator accepts that some sectors can read wrong. This file
-//! knows which sectors, and the promise for the others.
+//! tracks these sectors, and has the promise for all others.
 //!
 //! When the array ended, rows with writes in flight could disagree. If a member is missing, the
-//! data computed for it there can be anything. All other sectors read as ever, then and later: rows
-//! that disagree are resynced before any other job, so that a further loss costs nothing more.
+//! data computed for it in such rows can be anything. All other sectors read right, then and later:
+//! rows that disagree are resynced before any other job, so that a further loss costs nothing more.
 //!
 //! - No sector reads wrong except in a row that the refusal named, and there only with a write in
 //!   flight at the end [check: what_was_being_written_is_resynced_after_its_risk_was_accepted].

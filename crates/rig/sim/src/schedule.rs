@@ -138,7 +138,7 @@ const CHOICES: [Choice; 9] = [
 
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// Without chance.
+    /// A fixed order, without random draws.
     Fixed(FixedOrder),
     /// At random, with a weight for each of `CHOICES`.
     Seeded([u64; 9]),

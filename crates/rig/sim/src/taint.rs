@@ -88,18 +88,18 @@ impl Taint {
         Some((Slot(slot as u16), sector.checked_sub(self.data_offset)?))
     }
 
-    /// A disk has flushed in truth, while no client wrote.
+    /// A disk has flushed in truth, while no client wrote: forgets the rows noted for the disk.
     pub(crate) fn forget_asked_of(&mut self, disk: usize) {
         self.asked[disk].clear();
     }
 
-    /// All disks have flushed in truth, while no client wrote.
+    /// All disks have flushed in truth, while no client wrote: forgets the rows noted for them.
     pub(crate) fn forget_asked(&mut self) {
         self.asked.iter_mut().for_each(BTreeSet::clear);
     }
 }
 
-/// The sector of the array that a member's sector holds, if it holds data.
+/// The sector of the array that a member's sector holds, if the member's sector holds data.
 fn logical(geometry: &Geometry, slot: Slot, sector: u64) -> Option<u64> {
     match geometry {
         Geometry::Direct(direct) => direct.logical(slot, MemberSector(sector)).map(|one| one.0),
@@ -135,7 +135,8 @@ pub(crate) fn columns(geometry: &Geometry, strip: u64) -> Vec<(Slot, MemberSecto
     }
 }
 
-/// The row of a strip. Only rows written since can lose writes by a falsely claimed flush.
+/// The row of a strip. A falsely claimed flush can lose writes only in rows written since the last
+/// true flush.
 fn row(geometry: &Geometry, strip: u64) -> u64 {
     match geometry {
         Geometry::Stripe(stripe) => stripe.row_of(MemberSector(strip)).0,

@@ -33,7 +33,7 @@ impl Trace {
         Self { hash: 0xcbf2_9ce4_8422_2325, is_printed, label: None, witness: None }
     }
 
-    /// Lets the witness keep every number that this trace labels an event with.
+    /// Lets `witness` record every number that this trace labels an event with.
     pub(crate) fn seen_by(self, witness: &Witness) -> Self {
         Self { witness: Some(witness.clone()), ..self }
     }

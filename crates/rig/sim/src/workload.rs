@@ -1,10 +1,10 @@
-//! The clients' requests: shapes of work, and their way to the array.
+//! The clients' requests: their shapes, and how they reach the array.
 //!
 //! A run has one to three clients, each with a shape of its own. A client either submits to the
-//! array itself or speaks NBD on a connection, which it may share with another ([`crate::wire`]).
-//! Requests are in bytes. Most begin and end at sectors; some shapes rarely do. Every request has a
-//! number and draws from its own stream. A run that leaves a request out gives no other request its
-//! number.
+//! array itself or speaks NBD on a connection, which it may share with another client
+//! ([`crate::wire`]). Requests are in bytes. Most begin and end at sectors; some shapes rarely do.
+//! Every request has a number and draws from its own stream. A run that leaves a request out gives
+//! no other request its number.
 //!
 //! | Shape | Requests |
 //! |---|---|
@@ -98,7 +98,7 @@ impl Workload {
         }
     }
 
-    /// Whether a request is ready. Draws the next one if none is.
+    /// Whether a request is ready. Draws the next request if none is ready.
     pub(crate) fn is_ready(&mut self, world: &World) -> bool {
         while self.ready.is_none() && self.drawn < self.requests {
             let ordinal = self.drawn;

@@ -7,10 +7,10 @@
 //!                     array ─superblocks, flushes─▶ disks
 //! ```
 //!
-//! The schedule draws a request to a disk twice: once when the disk acts, once when the engine
-//! hears of the result. Time advances a little with every step, and jumps to the next timeout when
-//! the schedule draws the passing of time. The disks, the model, the step count and the random
-//! streams outlive the engine: [`crate::cycle`] ends it and starts the next one.
+//! The schedule draws a request to a disk twice: once when the disk acts, once when the engine gets
+//! the result. Time advances a little with every step, and jumps to the next timeout when the
+//! schedule draws the passing of time. The disks, the model, the step count and the random streams
+//! outlive the engine: [`crate::cycle`] ends an engine and starts the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ use crate::taint::Taint;
 use crate::tally::Tally;
 use crate::trace::Trace;
 
-/// More steps than a world ever needs to come to rest. Beyond this many, an event repeats forever.
+/// More steps than a world ever needs to come to rest. Beyond them, an event repeats forever.
 const SETTLE_STEPS_MAX: u64 = 200_000;
 /// Time stops while more reports than this wait for the array.
 const REPORTS_MAX: usize = 20;
@@ -100,11 +100,12 @@ pub(crate) struct Engine {
     pub(crate) has_lost_cache: bool,
     /// The array has acknowledged a write.
     pub(crate) has_written: bool,
-    /// Disks that have failed a flush. The array must call them out before it acknowledges a flush.
+    /// Disks that have failed a flush. The array must declare them out before it acknowledges a
+    /// flush.
     pub(crate) unflushed: BTreeSet<usize>,
     pub(crate) slow: SlowReports,
-    /// Members that have left. The array has failed their requests already, and ignores their
-    /// results.
+    /// Members that have left. The array has failed their requests already, and ignores the results
+    /// of these requests.
     pub(crate) left: BTreeSet<MemberId>,
     /// For each write in flight whose data is in a block: the hash of its bytes at submission.
     written_from_blocks: BTreeMap<(usize, IoId, MemberId), u64>,
@@ -158,9 +159,9 @@ impl Engine {
 }
 
 impl Engine {
-    /// Whether time stops: while too many reports wait for the array, since shards report at every
-    /// tick; and while only probes of slow members are in flight, since each tick would send
-    /// another.
+    /// Whether time stops. It stops while too many reports wait for the array, since shards report
+    /// at every tick. It also stops while only probes of slow members are in flight, since each
+    /// tick would send another probe.
     fn stands_still(&self) -> bool {
         let reports: usize = self.machines.shards.iter().map(|side| side.reports.len()).sum();
         reports > REPORTS_MAX || self.slow.time_stands && self.elevators.due().is_none()
@@ -265,7 +266,7 @@ impl World {
         }
     }
 
-    /// The event of the next step, if the schedule has no chance and chooses an event.
+    /// The event of the next step, if the schedule is a fixed one and chooses an event.
     pub(crate) fn next_event(&self) -> Option<&Event> {
         let Order::Fixed(fixed) = &self.engine.order else { return None };
         let choice = fixed.choose(&self.engine.pending, self.offer(false))?;
@@ -530,7 +531,7 @@ impl World {
         let (start, data) = side.superblock_for(&self.disks, member, (state, time));
         let ills = self.disks[index].ills;
         let written = if ills.superblocks_fail && !ills.gone {
-            // A failed write may have reached the disk all the same.
+            // A write that failed may still have reached the disk.
             let superblock = side.superblock.clone();
             self.tear_superblock(index, &superblock, Purpose::Disks);
             false
@@ -591,7 +592,7 @@ impl World {
         assert!(is_same, "the block of {io:?} changed after its submission");
     }
 
-    /// The disk of a member request, and the first sector there.
+    /// The disk of a member request, and the request's first sector on that disk.
     pub(crate) fn place_of(&self, io: &MemberIo) -> (usize, u64) {
         let member = &self.engine.machines.members[usize::from(io.member.0)];
         (member.disk, member.data_offset() + io.sector.0)

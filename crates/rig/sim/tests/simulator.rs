@@ -166,9 +166,9 @@ fn small_worlds_hold_in_every_state() {
     assert!(explored.refused > 1000, "{explored:?}");
 }
 
-/// Regression: turning clean decreases the event count. A member that failed that superblock kept
-/// the higher count. When the array put it out, the others reached the same count, and the next
-/// start was refused.
+/// Regression: turning clean decreases the event count. A member that failed the write of that
+/// superblock kept the higher count. When the array put that member out, the others reached the
+/// same count, and the next start was refused.
 #[test]
 fn member_that_missed_the_step_back_to_clean_does_not_stop_the_array() {
     let _ = simulate(&Settings { cycles: 20, ..settings(18) });

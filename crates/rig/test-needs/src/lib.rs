@@ -65,8 +65,8 @@ impl Need {
 pub fn found() -> String {
     let is_root = rustix::process::geteuid().is_root();
     let opens = |path| File::options().read(true).write(true).open(path).is_ok();
-    // Whether io_uring is permitted. The setting exists since Linux 6.6, and a system call filter
-    // may forbid io_uring as well.
+    // Checks whether io_uring is permitted. The setting exists since Linux 6.6, and a system call
+    // filter may forbid io_uring as well.
     let disabled = read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let is_filtered = !status.lines().any(|line| line == "Seccomp:\t0");
@@ -93,7 +93,7 @@ fn must_run(found: &str, need: Need) -> bool {
 pub fn skip(need: Need, why: &str) {
     let found = std::env::var(VARIABLE).unwrap_or_default();
     assert!(!must_run(&found, need), "not to be skipped here ({VARIABLE}={found}): {why}");
-    // Not by `println!`, whose output the harness hides if the test passes.
+    // Not printed by `println!`, whose output the harness hides if the test passes.
     writeln!(std::io::stdout(), "{MARK}{why}").expect("standard output is open");
 }
 

@@ -15,16 +15,16 @@ use seccompiler::{
 
 use crate::ConfineError;
 
-/// Calls allowed beyond those that every server makes.
+/// System calls that are allowed in addition to those that every server makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AllowedCalls {
-    /// Connect to Unix sockets of other processes.
+    /// Calls that connect to Unix sockets of other processes.
     pub connect: bool,
-    /// Make memory files (memfd) to share with other processes.
+    /// Calls that make memory files (memfd) to share with other processes.
     pub memory_files: bool,
 }
 
-/// Calls allowed with any arguments.
+/// System calls that are allowed with any arguments.
 const PLAIN: &[libc::c_long] = &[
     // Calls that read and write bytes.
     libc::SYS_read,
@@ -126,7 +126,7 @@ const PLAIN: &[libc::c_long] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Identity of the process.
+    // Calls that return the identity of the process.
     libc::SYS_getpid,
     libc::SYS_gettid,
     libc::SYS_getuid,
@@ -166,19 +166,19 @@ const PROCESSOR: TargetArch = TargetArch::aarch64;
 /// `TIOCSTI` and `TIOCLINUX` insert words into a terminal as if typed.
 const TYPING: [u64; 2] = [0x5412, 0x541c];
 
-/// `PR_SET_VMA`: the allocator names its memory.
+/// `PR_SET_VMA`, with which the allocator names its memory.
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 type BackendResult<T> = Result<T, seccompiler::BackendError>;
 
-/// Blocks all other calls, for all threads, permanently.
+/// Blocks all system calls that are not allowed, for all threads, permanently.
 ///
 /// # Errors
-/// The kernel refused, or one thread could not be reached.
+/// The kernel refused the filter, perhaps for a single thread.
 pub fn restrict(allowed: AllowedCalls) -> Result<(), ConfineError> {
-    // The arguments of clone3 are in memory, so no filter can tell whether it starts a thread. With
-    // ENOSYS the C library uses clone.
+    // The arguments of clone3 are in memory, so no filter can tell whether clone3 starts a thread.
+    // If clone3 returns ENOSYS, the C library uses clone.
     let unknown = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let no_such_call = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
     apply(unknown, SeccompAction::Allow, no_such_call)?;
@@ -213,7 +213,7 @@ fn rules(allowed: AllowedCalls) -> BackendResult<Rules> {
     only(libc::SYS_prctl, vec![name, one(0, Compare::Eq, PR_SET_VMA)?]);
     let itself = u64::from(std::process::id());
     only(libc::SYS_tgkill, vec![one(0, Compare::Eq, itself)?]);
-    // A limit may be queried, not set: the argument with a new limit must be null.
+    // A resource limit may be queried but not set, so the argument with a new limit must be null.
     let none = SeccompCondition::new(2, Length::Qword, Compare::Eq, 0)?;
     only(libc::SYS_prlimit64, vec![SeccompRule::new(vec![none])?]);
     let not_typing =

@@ -1,6 +1,6 @@
-//! Capabilities: gives up all, except access to other users' files if needed.
+//! Gives up all capabilities of the process, except access to other users' files if needed.
 //!
-//! Call it while the process has one thread: each thread has its own capabilities.
+//! Call this module while the process has one thread, since each thread has its own capabilities.
 
 use std::path::Path;
 
@@ -20,17 +20,17 @@ const OF_OTHERS: CapabilitySet = CapabilitySet::DAC_OVERRIDE;
 /// Capabilities that the process kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeptCapabilities {
-    /// The process has no capabilities: it had none, or needs none.
+    /// The process has no capabilities: it had no capabilities, or needs none.
     Nothing,
-    /// Access to files of other users.
+    /// The process has access to files of other users.
     FilesOfOthers,
 }
 
-/// Gives up all capabilities, for this thread and those that it starts. Keeps access to other
+/// Gives up all capabilities, for this thread and the threads that it starts. Keeps access to other
 /// users' files if a path here cannot be opened without it, for writing too if `for_writing`.
 ///
-/// From now on no program that this process runs has more privileges than the process, whatever its
-/// file says (`no_new_privs`).
+/// From now on, no program that this process runs has more privileges than the process, whatever
+/// the program's file says (`no_new_privs`).
 ///
 /// # Errors
 /// The kernel refused.
@@ -42,7 +42,7 @@ pub fn keep(paths: &[&Path], for_writing: bool) -> Result<KeptCapabilities, Conf
         return Ok(KeptCapabilities::Nothing);
     }
     // Without CAP_SYS_RESOURCE the kernel limits the memory that rings may register. Rings that
-    // cannot register memory use their own.
+    // cannot register memory use memory of their own.
     if had.contains(CapabilitySet::SYS_RESOURCE) {
         let maximum = getrlimit(Resource::Memlock).maximum;
         let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })
@@ -50,12 +50,12 @@ pub fn keep(paths: &[&Path], for_writing: bool) -> Result<KeptCapabilities, Conf
     }
     if had.contains(CapabilitySet::SETPCAP) {
         for one in CapabilitySet::all().iter() {
-            // Fails for capabilities that this kernel does not know.
+            // This call fails for capabilities that this kernel does not have.
             let _ = remove_capability_from_bounding_set(one);
         }
     }
     let _ = clear_ambient_capability_set();
-    // Tests the paths without the capability in effect, while the process can still regain it.
+    // Tests the paths without the capability in effect, which the process can still regain.
     let set = |effective, permitted| {
         let inheritable = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective, permitted, inheritable }).map_err(system)

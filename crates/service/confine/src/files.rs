@@ -1,8 +1,8 @@
-//! Files: from now on the process can open only granted ones (landlock).
+//! Restricts files: from now on, the process can open only granted files (landlock).
 //!
-//! Call it while the process has one thread: later threads inherit the limits, existing ones do
-//! not. Open files stay open. A grant covers the file that exists now: a device that disappears and
-//! returns is another file.
+//! Call this module while the process has one thread: later threads inherit the restriction,
+//! existing threads do not. Open files stay open. A grant covers the file that exists now: a device
+//! that disappears and returns is another file.
 
 use std::path::PathBuf;
 
@@ -13,30 +13,31 @@ use landlock::{
 
 use crate::ConfineError;
 
-/// The newest ABI to request; an older kernel restricts less, and `Enforcement` reports it.
+/// The newest landlock ABI to request; an older kernel restricts less, and `Enforcement` reports
+/// it.
 const NEWEST: ABI = ABI::V6;
 
 /// A grant to open files. A missing file gets no grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Grant {
-    /// This file or device, for reading and writing.
+    /// Grants this file or device, for reading and writing.
     Device(PathBuf),
-    /// This file or device, or all below this folder, for reading and queries.
+    /// Grants this file or device, or all files below this folder, for reading and queries.
     Read(PathBuf),
-    /// All below this folder, and making and removing files there.
+    /// Grants all files below this folder, and making and removing files in it.
     Folder(PathBuf),
-    /// Making and removing sockets in this folder.
+    /// Grants making and removing sockets in this folder.
     Sockets(PathBuf),
 }
 
-/// How far the restriction holds.
+/// How far the restriction of files is in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforcement {
-    /// The restriction holds completely.
+    /// The restriction is completely in effect.
     Fully,
-    /// The restriction holds as far as this kernel supports it.
+    /// The restriction is in effect as far as this kernel supports it.
     Partly,
-    /// There is no restriction: the kernel has no landlock, or it is off.
+    /// There is no restriction: the kernel has no landlock, or landlock is off.
     NotAtAll,
 }
 
@@ -69,8 +70,8 @@ impl Grant {
 }
 
 /// Closes off all files except those of `grants`, all TCP connections, and signals to outside
-/// processes. With `abstract_sockets`, the process may still connect to sockets whose names are in
-/// no folder.
+/// processes. With `abstract_sockets`, the process may still connect to Unix sockets whose names
+/// are in no folder.
 pub fn restrict(grants: &[Grant], abstract_sockets: bool) -> Result<Enforcement, ConfineError> {
     let scopes = if abstract_sockets {
         Scope::Signal.into()

@@ -1,6 +1,6 @@
 //! Takes unneeded access from a process: files, system calls, capabilities.
 //!
-//! The server calls it twice. This crate knows nothing of arrays.
+//! The server calls this crate twice. The crate has nothing to do with arrays.
 //!
 //! ```text
 //!   one thread yet:  capabilities::keep ─▶ files::restrict (landlock)   later threads: the same
@@ -8,10 +8,10 @@
 //!   proof::try_all:  tries what must not be possible, from inside
 //! ```
 //!
-//! Landlock and capabilities cover a thread and its later children, so they come before the second
-//! thread. Seccomp can cover all threads at once, so it comes last, after every socket, mount and
-//! program has started. Landlock sees the work of an `io_uring`, seccomp does not: the rings
-//! themselves refuse other operations (`braid-ring`).
+//! Landlock and capabilities cover a thread and its later children, so they are applied before the
+//! second thread starts. Seccomp can cover all threads at once, so it is applied last, after every
+//! socket, mount and program has started. Landlock sees the work of an `io_uring`, seccomp does
+//! not: the rings themselves refuse other operations (`braid-ring`).
 //!
 //! `serve::confine` of the command decides which access a server needs.
 //!

@@ -1,7 +1,8 @@
-//! From inside: a confined process and a free one try the same forbidden operations.
+//! Tests confinement from inside: a confined and an unconfined process try the same forbidden
+//! operations.
 //!
-//! The test runs itself as a child, because confinement is permanent. An operation that the free
-//! process cannot do either proves nothing and is not counted.
+//! The test runs itself as a child, because confinement is permanent. An operation that the
+//! unconfined process cannot do either proves nothing, and is not counted.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,7 +36,8 @@ const TRIES: [Try; 13] = [
     }),
     ("listen by TCP", |_| TcpListener::bind("127.0.0.1:0").map(drop)),
     ("connect to a Unix socket", |folder| UnixStream::connect(folder.join("socket")).map(drop)),
-    // Seizes instead of attaching: that would stop the process, for good if this one ends first.
+    // Seizes the process instead of attaching: attaching would stop the process, for good if this
+    // process ends first.
     ("trace another process", |_| {
         Ok(nix::sys::ptrace::seize(Pid::from_raw(victim()), nix::sys::ptrace::Options::empty())?)
     }),
@@ -65,7 +67,7 @@ fn memory_file() -> io::Result<()> {
     File::from(rustix::fs::memfd_create("memory", flags)?).set_len(4096)
 }
 
-/// The process that the tests try to trace: the parent.
+/// The process that the tests try to trace, which is the parent process.
 fn victim() -> i32 {
     std::os::unix::process::parent_id().cast_signed()
 }
@@ -83,7 +85,7 @@ fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os(FOLDER).expect("the test gives one"))
 }
 
-/// Tries every operation and prints the results.
+/// Tries every forbidden operation, and prints the results.
 fn tell_all(folder: &Path, who: &str) {
     for (name, attempt) in TRIES {
         let came =
@@ -103,7 +105,7 @@ fn confined(folder: &Path) {
     if closed == Enforcement::NotAtAll {
         println!("no landlock");
     }
-    // The filter must also cover a thread from before the restriction.
+    // The filter must also cover a thread that was started before the restriction.
     let (go, begins) = channel::<()>();
     let early = std::thread::spawn({
         let folder = folder.to_path_buf();
@@ -137,7 +139,7 @@ fn confined(folder: &Path) {
     println!("all that is needed is possible");
 }
 
-/// A process that shares memory may make memory files, and nothing else beyond the common list.
+/// A process that shares memory may make memory files, and do nothing else beyond the common list.
 fn with_memory() {
     let allowed = calls::AllowedCalls { memory_files: true, ..calls::AllowedCalls::default() };
     calls::restrict(allowed).expect("seccomp");
@@ -162,7 +164,7 @@ fn compare() {
         assert!(output.status.success(), "{role}: {text}\n{errors}");
         text
     };
-    // The child has its own namespaces, so that its mounts vanish with it.
+    // The child has its own namespaces, so that the child's mounts vanish with it.
     let free = said("free");
     let _ = nix::mount::umount(&folder.path().join("granted"));
     let text = said("confined");

@@ -1,4 +1,5 @@
-//! Options common to all verbs and to the service: output format, colour and state folder.
+//! Options common to all commands of braid and to the service: output format, colour and state
+//! folder.
 
 use std::path::PathBuf;
 
@@ -6,23 +7,23 @@ use rustix::fs::Mode;
 
 use crate::output::colour::{ColourWhen, Paint};
 
-/// Options common to all verbs.
+/// Options common to all commands of braid.
 #[derive(Clone, Debug)]
 pub struct Globals {
-    /// Print JSON on standard output.
+    /// Whether to print JSON on standard output.
     pub json: bool,
-    /// Colour of standard output.
+    /// Whether to colour text on standard output.
     pub paint_out: Paint,
-    /// Colour of standard error.
+    /// Whether to colour text on standard error.
     pub paint_err: Paint,
-    /// Folder of saved superblocks.
+    /// The state folder, which has saved superblocks among others.
     pub state_dir: PathBuf,
-    /// The umask that braid was started with; the umask that braid sets for itself is stricter.
+    /// The umask with which braid was started; braid sets a stricter umask for itself.
     pub umask: Mode,
 }
 
 impl Globals {
-    /// Options from the command line and the environment.
+    /// Makes the options from the command line and the environment.
     #[must_use]
     pub fn new(json: bool, colour: ColourWhen, state_folder: Option<PathBuf>, umask: Mode) -> Self {
         Self {
@@ -35,7 +36,8 @@ impl Globals {
     }
 }
 
-/// `$BRAID_STATE_DIR`; else `/var/lib/braid` for root, the XDG state folder for others.
+/// The state folder: `$BRAID_STATE_DIR`; else `/var/lib/braid` for root, or the XDG state folder
+/// for other users.
 pub fn state_dir() -> PathBuf {
     if let Some(folder) = std::env::var_os("BRAID_STATE_DIR").filter(|folder| !folder.is_empty()) {
         return PathBuf::from(folder);
@@ -47,9 +49,9 @@ pub fn state_dir() -> PathBuf {
     state_dir_of(xdg, std::env::home_dir())
 }
 
-/// The state folder of a user other than root: below `$XDG_STATE_HOME`, or else below the home,
-/// which comes from `$HOME` or the user database. Without either it is root's folder: a record in
-/// the current folder would not be found again.
+/// The state folder of a user other than root: below `$XDG_STATE_HOME`, or else below the home
+/// folder, which `$HOME` or the user database names. If neither exists, root's state folder is
+/// used: a record in the current folder would not be found again.
 fn state_dir_of(xdg: Option<PathBuf>, home: Option<PathBuf>) -> PathBuf {
     let absolute = |folder: &PathBuf| folder.is_absolute();
     let of_home = home.filter(absolute).map(|home| home.join(".local/state"));

@@ -1,7 +1,7 @@
 //! Braid's interface to people: errors with their codes, causes and remedies, exit statuses, sizes,
 //! tables and colour. Also private files, signals and the umask.
 //!
-//! It makes text from disks and the wire safe for terminals ([`output::printable`]).
+//! The crate makes text from disks and the network safe for terminals ([`output::printable`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
 //! Access rights: braid's files are private, and braid obeys only files of trusted users.
 //!
-//! The process sets its umask once, at the start. So files, folders and sockets of every crate come
-//! out private, also those of programs that it runs later. A umask that denies the user's own
-//! rights is ignored. The command of `--run` gets the umask that braid was started with.
+//! The process sets its umask once, at the start. So files, folders and sockets that any crate
+//! makes are private, also those of programs that the process runs later. A umask that denies the
+//! user's own rights is ignored. The command of `--run` gets the umask with which braid was
+//! started.
 //!
 //! [`check_above`] and [`check_file`] check that no other user can replace a folder or a file.
 
@@ -12,13 +13,13 @@ use std::path::Path;
 use rustix::fs::Mode;
 use rustix::process::geteuid;
 
-/// Sets the private umask; returns the previous one.
+/// Sets the private umask; returns the previous umask.
 pub fn umask() -> Mode {
     rustix::process::umask(Mode::RWXG | Mode::RWXO)
 }
 
-/// Checks that only this user can enter the folder. In a folder open to others, they could replace
-/// braid's socket by their own, and read and change the traffic. The error says why.
+/// Checks that only this user can enter the folder. In a folder open to other users, these could
+/// replace braid's socket by their own, and read and change the traffic. The error says why.
 pub fn check_own(folder: &Path) -> Result<(), String> {
     let metadata = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
     match &metadata {
@@ -31,8 +32,8 @@ pub fn check_own(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Checks that no other user can move the folder away and replace it: every folder above belongs to
-/// the user or to root, and where others may write, only owners may rename. The error says why.
+/// Checks that no other user can replace the folder. Every folder above belongs to this user or to
+/// root, and where others may write, only owners may rename. The error says why.
 pub fn check_above(folder: &Path) -> Result<(), String> {
     let folder = std::fs::canonicalize(folder).map_err(|error| error.to_string())?;
     folder.ancestors().skip(1).try_for_each(check_entries)
@@ -68,12 +69,12 @@ fn check_entries(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether files of this user are trusted: our own, and root's.
+/// Whether files of this user are trusted, which holds for the process's own user and for root.
 fn is_trusted(user: u32) -> bool {
     [0, geteuid().as_raw()].contains(&user) || is_unmapped(user)
 }
 
-/// Whether this user namespace has no number for the owner: in a sandbox, the root outside.
+/// Whether this user namespace has no number for the owner. In a sandbox, it is the outer root.
 fn is_unmapped(user: u32) -> bool {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let has_all = text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);

@@ -1,8 +1,8 @@
 //! Regular files at paths from an operator or a configuration: opened, and read up to a limit.
 //!
 //! A named pipe waits for a writer, and `/dev/zero` has no end. Opening a device may already have
-//! an effect, so the path is checked before it is opened. It is checked again afterwards, because
-//! another file may have replaced it.
+//! an effect, so the path is checked before it is opened. The opened file is checked again, because
+//! another file may have replaced the first one.
 //!
 //! Members, which may be block devices and are locked, are opened elsewhere (`braid_member::open`).
 //!
@@ -32,7 +32,7 @@ pub enum NotRead {
         /// The limit in bytes.
         bytes_max: u64,
     },
-    /// The system gave an error.
+    /// The operating system returned an error.
     System(io::Error),
 }
 
@@ -77,7 +77,7 @@ impl From<NotRead> for io::Error {
 /// Opens a regular file for reading. Never waits.
 ///
 /// # Errors
-/// The path leads to something else, or the file cannot be opened.
+/// The path leads to no regular file, or the file cannot be opened.
 pub fn open(path: &Path) -> Result<File, NotRead> {
     open_with(path, OpenOptions::new().read(true))
 }
@@ -88,7 +88,7 @@ pub fn open(path: &Path) -> Result<File, NotRead> {
 /// As for [`open`].
 pub fn open_with(path: &Path, options: &mut OpenOptions) -> Result<File, NotRead> {
     check(&fs::metadata(path)?)?;
-    // A pipe that replaced the file meanwhile must not make us wait; regular files ignore the flag.
+    // A pipe that replaced the file must not make braid wait; regular files ignore NONBLOCK.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     check(&file.metadata()?)?;
@@ -98,7 +98,7 @@ pub fn open_with(path: &Path, options: &mut OpenOptions) -> Result<File, NotRead
 /// Reads a whole regular file of at most `bytes_max`. Files of /proc report a length of 0.
 ///
 /// # Errors
-/// As for [`open`]; the file is longer, or a read failed.
+/// As for [`open`]; or the file is longer, or a read failed.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, NotRead> {
     let mut bytes = Vec::new();
     open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -111,7 +111,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, NotRead> {
 /// Reads a text file.
 ///
 /// # Errors
-/// As for [`read`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// As for [`read`]; [`io::ErrorKind::InvalidData`] if the file is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, NotRead> {
     let no_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
     Ok(String::from_utf8(read(path, bytes_max)?).map_err(no_text)?)

@@ -9,8 +9,8 @@
 //! | SIGXFSZ, SIGPIPE | ignored: the write that is too long, or has no reader, returns an error |
 //! | SIGTSTP, SIGCONT, SIGCHLD, faults such as SIGSEGV | as everywhere |
 //!
-//! Braid catches them instead of ignoring them by disposition, because the command of `--run` would
-//! inherit a disposition. So that command has its signals as from a shell
+//! Braid catches ignored signals instead of ignoring them by disposition, because the command of
+//! `--run` would inherit a disposition. So that command has its signals as from a shell
 //! `[check: the_command_has_its_signals_as_a_shell_gives_them]`.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::process::Signal;
 
-/// Signals that request an end.
+/// Signals that request the end of a command.
 pub const ENDING: [Signal; 6] =
     [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::POWER, Signal::XCPU];
 
@@ -41,7 +41,7 @@ pub fn ignored() -> impl Iterator<Item = i32> {
     IGNORED.iter().map(|(signal, _)| signal.as_raw()).chain(REAL_TIME)
 }
 
-/// Whether the signal requests an end.
+/// Whether the signal requests the end of a command.
 pub fn is_ending(number: i32) -> bool {
     ENDING.iter().any(|signal| signal.as_raw() == number)
 }
@@ -52,15 +52,16 @@ pub fn name_of(number: i32) -> String {
     named.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned())
 }
 
-/// Every command calls it: a write beyond the file size limit then fails instead of ending the
-/// process.
+/// Every command calls this function: a write beyond the file size limit then fails instead of
+/// ending the process.
 pub fn survive_long_writes() {
     let seen = Arc::new(AtomicBool::new(false));
-    // If the handler cannot be registered, such a write ends the process, as by default.
+    // If registering fails, a write beyond the limit ends the process, as by default.
     let _ = signal_hook::flag::register(Signal::XFSZ.as_raw(), seen);
 }
 
-/// Sets `flag` when a signal requests an end. From then on these signals end nothing by themselves.
+/// Sets `flag` when a signal requests the end of the command. From now on, these signals do not end
+/// the process by themselves.
 pub fn flag_ending(flag: &Arc<AtomicBool>) -> std::io::Result<()> {
     for signal in ENDING {
         signal_hook::flag::register(signal.as_raw(), Arc::clone(flag))?;

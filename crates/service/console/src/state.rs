@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 type Failed = (PathBuf, io::Error);
 
-/// Creates a folder and its parents, each durable within its parent.
+/// Creates a folder and its parents, each durably within its parent.
 pub fn make_folders(folder: &Path) -> Result<(), Failed> {
     let missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.is_dir()).collect();
     for path in missing.into_iter().rev().filter(|path| !path.as_os_str().is_empty()) {
@@ -27,8 +27,8 @@ fn sync_folder(folder: &Path) -> Result<(), Failed> {
     File::open(folder).and_then(|file| file.sync_all()).map_err(|error| (folder.into(), error))
 }
 
-/// Writes a file durably, and creates its folder if need be. A crash leaves the old or the new
-/// content.
+/// Writes a file durably, and creates the file's folder if necessary. A crash leaves the old or the
+/// new content.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -49,7 +49,7 @@ pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 /// Removes files of an array whose creation failed.
 pub fn remove_files(paths: &[PathBuf]) {
     for path in paths {
-        // The caller reports the error of the creation; an error here would only hide it.
+        // The caller reports the error of the creation; an error of the removal would only hide it.
         let _ = fs::remove_file(path);
     }
 }

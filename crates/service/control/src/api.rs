@@ -1,9 +1,9 @@
-//! Operations, each with its handler and its part of the OpenAPI document. One call adds both, so
-//! that neither exists without the other.
+//! Operations, each with its handler and its part of the OpenAPI document. One call adds an
+//! operation's handler and its part of the document, so that neither exists without the other.
 //!
-//! This module contains no operation itself. A program adds operations of other crates to those of
-//! [`crate::routes`] before it starts a server. Schemas come from the types (schemars); this module
-//! assembles the rest of the document from a dozen objects.
+//! This module contains no operation itself. A program adds operations of other crates to the
+//! operations of [`crate::routes`] before it starts a server. Schemas come from the types
+//! (schemars); this module assembles the other parts of the document from a dozen objects.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::model::Problem;
 use crate::served_array::PROBLEM_JSON;
 
-/// Makes a type's schema, or a reference to it.
+/// A function that makes a type's schema, or a reference to the schema.
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
@@ -42,34 +42,34 @@ struct Answer {
 }
 
 impl Operation {
-    /// An operation with its method, path, name for programs, and one-line description.
+    /// Makes an operation with its method, path, name for programs, and one-line description.
     #[must_use]
     pub fn new(method: Method, path: &'static str, id: &'static str, about: &'static str) -> Self {
         Self { method, path, id, about, query: Vec::new(), body: None, answers: Vec::new() }
     }
 
-    /// Adds optional query parameters.
+    /// Adds an optional query parameter to the operation.
     #[must_use]
     pub fn query<T: JsonSchema>(mut self, name: &'static str, about: &'static str) -> Self {
         self.query.push((name, about, schema_of::<T>));
         self
     }
 
-    /// Adds a request body.
+    /// Adds a request body to the operation.
     #[must_use]
     pub fn body<T: JsonSchema>(mut self, about: &'static str) -> Self {
         self.body = Some((about, schema_of::<T>));
         self
     }
 
-    /// Adds a JSON answer.
+    /// Adds a JSON answer to the operation.
     #[must_use]
     pub fn answers<T: JsonSchema>(self, status: u16, about: &'static str) -> Self {
         self.answers_as::<T>(status, "application/json", about)
     }
 
-    /// Adds an answer of another media type, such as text or lines of JSON. The schema describes
-    /// one line.
+    /// Adds an answer of another media type to the operation, such as text or lines of JSON. The
+    /// schema describes one line.
     #[must_use]
     pub fn answers_as<T: JsonSchema>(
         mut self,
@@ -125,7 +125,7 @@ impl Operation {
     }
 }
 
-/// Operations and their document.
+/// The operations of the API, and their OpenAPI document.
 pub struct Api {
     router: Router,
     paths: Map<String, Value>,
@@ -146,7 +146,7 @@ impl Api {
     /// Adds an operation.
     ///
     /// # Panics
-    /// The method and path exist already.
+    /// An operation with this method and path exists already.
     #[must_use]
     pub fn add<H, T>(mut self, operation: &Operation, handler: H) -> Self
     where
@@ -162,7 +162,7 @@ impl Api {
         self
     }
 
-    /// Adds to the document a type that no operation answers with.
+    /// Adds a type to the document that no operation returns.
     #[must_use]
     pub fn describe<T: JsonSchema>(mut self) -> Self {
         let _reference = schema_of::<T>(&mut self.generator);

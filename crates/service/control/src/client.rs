@@ -1,4 +1,5 @@
-//! One request to a running array, and its answer; every verb of the command uses this client.
+//! Sends one request to a running array, and receives its answer; every command of braid uses this
+//! client.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -21,22 +22,22 @@ use crate::passed_descriptors::{self, StartedStream};
 
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Deadline of a connection: the server only has to accept it.
+/// Deadline for a connection, which the server only has to accept.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How often a client tries to connect while the socket's queue of clients is full.
+/// Interval between tries to connect while the socket's queue of clients is full.
 const CONNECT_EVERY: Duration = Duration::from_millis(10);
 
-/// Why a request has no answer, or an unexpected one.
+/// Why a request got no answer, or an unexpected answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The socket does not exist, no process listens, or it belongs to another user.
+    /// The control socket does not exist, no process listens on it, or it belongs to another user.
     #[error("{0}")]
     Connect(#[source] io::Error),
-    /// The server did not answer in time.
+    /// The server did not answer before the deadline.
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
-    /// The connection ended before the answer.
+    /// The connection ended before the answer arrived.
     #[error("the connection ended before the answer")]
     Ended(#[source] hyper::Error),
     /// The answer is not braid's.
@@ -54,7 +55,7 @@ pub enum ClientError {
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
     path: &'a Path,
-    /// Deadline of each answer; `None` waits indefinitely.
+    /// Deadline for each answer; with `None` the client waits indefinitely.
     deadline: Option<Duration>,
 }
 
@@ -66,7 +67,7 @@ impl<'a> Client<'a> {
         Self { path, deadline }
     }
 
-    /// Sends a GET.
+    /// Sends a GET request and returns the answer.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -74,7 +75,7 @@ impl<'a> Client<'a> {
         self.ask(Method::GET, target, None)
     }
 
-    /// Sends a POST.
+    /// Sends a POST request without a body, and returns the answer.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -82,7 +83,7 @@ impl<'a> Client<'a> {
         self.ask(Method::POST, target, None)
     }
 
-    /// Sends a POST with a body.
+    /// Sends a POST request with a body, and returns the answer.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -95,7 +96,7 @@ impl<'a> Client<'a> {
         self.ask(Method::POST, target, Some(body))
     }
 
-    /// Sends a POST with a body and descriptors.
+    /// Sends a POST request with a body and descriptors, and returns the answer.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -109,7 +110,7 @@ impl<'a> Client<'a> {
         self.ask_passing((Method::POST, target, Some(body)), descriptors)
     }
 
-    /// Sends a PATCH.
+    /// Sends a PATCH request and returns the answer.
     ///
     /// # Errors
     /// Every [`ClientError`].
@@ -122,12 +123,12 @@ impl<'a> Client<'a> {
         self.ask(Method::PATCH, target, Some(body))
     }
 
-    /// Sends a GET, and calls `line` with each line of a continuing answer until `line` returns
-    /// false. Calls `began` once the answer has begun. The deadline covers the connection and the
-    /// answer's head.
+    /// Sends a GET request, and calls `line` with each line of a continuing answer until `line`
+    /// returns false. Calls `began` once the answer has begun. The deadline covers the connection
+    /// and the answer's head.
     ///
     /// # Errors
-    /// Every [`ClientError`]; none when the answer ends.
+    /// Every [`ClientError`]; the end of the answer is no error.
     pub fn follow(
         &self,
         target: &str,
@@ -204,7 +205,7 @@ impl<'a> Client<'a> {
         Err(ClientError::Refused(problem))
     }
 
-    /// Connects, and waits for the answer's head.
+    /// Connects, sends a request, and waits for the answer's head.
     async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -215,7 +216,7 @@ impl<'a> Client<'a> {
         let stream = stream.map_err(ClientError::Connect)?;
         let passes = !descriptors.is_empty();
         if passes {
-            // Descriptors need a byte to travel with: the first byte of the request's method.
+            // Descriptors can only be sent with a byte: the first byte of the request's method.
             let first = request.method().as_str().as_bytes()[0];
             passed_descriptors::send(&stream, first, descriptors)
                 .await
@@ -225,7 +226,7 @@ impl<'a> Client<'a> {
             http1::handshake(TokioIo::new(StartedStream::new(stream, passes)))
                 .await
                 .map_err(ClientError::Ended)?;
-        // The sender receives the connection's errors as well.
+        // This task may drop the connection's errors, since `sender` returns them as well.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(ClientError::Ended)
     }
@@ -251,7 +252,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Connects as soon as the socket's queue has room: EAGAIN is the kernel's answer to a full one.
+/// Connects as soon as the socket's queue has room: the kernel returns EAGAIN for a full queue.
 async fn connect(path: &Path) -> io::Result<UnixStream> {
     loop {
         match UnixStream::connect(path).await {

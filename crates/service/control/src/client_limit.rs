@@ -1,14 +1,16 @@
-//! Limit of clients: how many the server accepts, and which client it cuts off for another.
+//! Limit of clients: how many clients the server accepts, and which client it cuts off to accept
+//! another.
 //!
 //! ```text
 //!   accepted ─▶ limit reached? ─no────────────────┬─▶ a task, silent ── first request ─▶ has asked
 //!                  └─yes: a client is cut off ────┘
 //! ```
 //!
-//! The server cuts off the client that has been silent longest. If all have asked, it cuts off the
-//! client that came first.
+//! The server cuts off the client that has been silent longest. If all clients have sent a request,
+//! it cuts off the client that came first.
 //!
-//! For servers whose clients are tasks of one thread. Each connection holds a [`ClientGuard`].
+//! The limit is for servers whose clients are tasks of one thread. Each connection holds a
+//! [`ClientGuard`].
 //!
 //! Invariants
 //! - Silent clients do not keep other clients out `[check: the_longest_silent_makes_room]`.
@@ -22,7 +24,7 @@ use tokio::task::{AbortHandle, yield_now};
 #[derive(Debug)]
 pub struct ClientLimit {
     clients_max: usize,
-    /// Number of the next client.
+    /// The number that the next client gets.
     next: u64,
     book: Book,
 }
@@ -40,7 +42,7 @@ fn lock(book: &Book) -> MutexGuard<'_, BTreeMap<u64, Client>> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Marks a client as served until it is dropped.
+/// A guard that marks a client as served until the guard is dropped.
 #[derive(Debug)]
 pub struct ClientGuard {
     number: u64,
@@ -48,20 +50,20 @@ pub struct ClientGuard {
 }
 
 impl ClientLimit {
-    /// A limit of `clients_max` clients.
+    /// Makes a limit of `clients_max` clients.
     #[must_use]
     pub fn new(clients_max: usize) -> Self {
         Self { clients_max, next: 0, book: Book::default() }
     }
 
-    /// Admits a client and runs `serve` for it. At the limit, cuts another client off first.
+    /// Admits a client and runs `serve` for it. At the limit, first cuts another client off.
     pub async fn admit(&mut self, serve: impl FnOnce(ClientGuard) -> AbortHandle) {
         self.make_room();
         let number = self.next;
         self.next += 1;
         let task = serve(ClientGuard { number, book: Arc::clone(&self.book) });
         lock(&self.book).insert(number, Client { task, has_asked: false });
-        // Yield, so that the client reads data sent to it before further arrivals can cut it off.
+        // Yields, so that the client reads data sent to it before a later client can displace it.
         yield_now().await;
     }
 
@@ -88,7 +90,7 @@ impl ClientLimit {
 }
 
 impl ClientGuard {
-    /// Notes the client's first request.
+    /// Notes that the client has sent its first request.
     pub fn note_asked(&self) {
         if let Some(client) = lock(&self.book).get_mut(&self.number) {
             client.has_asked = true;

@@ -1,9 +1,9 @@
 //! The control API: shows, sets and stops a running array. HTTP/1.1 with JSON on a Unix socket.
 //!
-//! It stands next to the front ends. The program that serves an array gives it a [`ServedArray`];
-//! its clients are verbs of the command, `curl --unix-socket` and monitors. The crate knows no
-//! engine: its values are plain, and the program fills them. No byte of the array passes through
-//! here.
+//! The API stands next to the front ends. The program that serves an array gives the API a
+//! [`ServedArray`]; clients are braid's commands, `curl --unix-socket` and monitors. The crate does
+//! not depend on the engine: its values are plain, and the program fills them in. No byte of the
+//! array's data passes through this crate.
 //!
 //! ```text
 //!   server, client      connections: users, number, deadlines; one request and its answer
@@ -19,9 +19,9 @@
 //!
 //! # Stability
 //!
-//! Paths begin with a version. Within a version fields and words stay. New ones may come, with a
-//! default for clients that are newer than their server. A test compares the shipped document
-//! (`docs/api/openapi.json`) with the generated one.
+//! Paths begin with a version. Within a version, fields and words never change. New fields and
+//! words may be added, with a default for clients that are newer than their server. A test compares
+//! the shipped document (`docs/api/openapi.json`) with the generated one.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -1,8 +1,8 @@
-//! Origin checks: refuses a request that a foreign web page has a browser make.
+//! Origin checks: refuses a request that a foreign web page makes a browser send.
 //!
 //! An operator may forward a control socket to a port (`ssh -L`), and metrics have a port. Any page
-//! in a browser on that machine can send requests there. Headers tell these requests apart: the
-//! browser writes them, and the page cannot.
+//! in a browser on that machine can send requests to this port. Headers identify such requests: the
+//! browser writes these headers, and the page cannot change them.
 //!
 //! ```text
 //!   Host             more than one                   ─▶ 400
@@ -16,7 +16,8 @@
 //! Reading needs no origin check: a browser does not let a page read another site's answer.
 //!
 //! Invariants
-//! - Each header by itself keeps a page out `[check: a_page_of_another_site_changes_nothing]`.
+//! - Each of these headers alone is enough to refuse a foreign page
+//!   `[check: a_page_of_another_site_changes_nothing]`.
 
 use std::net::IpAddr;
 
@@ -29,21 +30,21 @@ use axum::response::IntoResponse;
 
 use crate::served_array::Misuse;
 
-/// The page's relation to this server, as the browser reports it.
+/// The header in which the browser reports the relation of the web page to this server.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Host names that a server accepts.
+/// The host names that a server accepts in requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// Names of this machine, and `braid`, a placeholder for the socket in HTTP.
     Socket,
     /// Names of this machine only: `localhost`, and loopback addresses.
     Machine,
-    /// Any name: other machines use names that the server does not know.
+    /// Any host name: other machines use names that the server cannot list.
     Any,
 }
 
-/// Restricts a router on a read-only port to these names. Refusals are plain text.
+/// Restricts a router on a read-only port to requests for these hosts. Refusals are plain text.
 pub fn guarded(router: Router, names: Names) -> Router {
     router.layer(from_fn(move |request: Request, next: Next| async move {
         match check_host(names, &request) {
@@ -68,8 +69,8 @@ fn check_host(names: Names, request: &Request) -> Result<(), Misuse> {
     if count > 1 {
         return Err(Misuse::Hosts(count));
     }
-    // A host in the request target overrides the Host header (RFC 9112), so both must be the
-    // server's.
+    // A host in the request target overrides the Host header (RFC 9112), so both must be host names
+    // of this server.
     let target = request.uri().authority().map(|authority| authority.as_str());
     let foreign = values(request, &HOST).chain(target).find(|name| !is_own(names, name));
     foreign.map_or(Ok(()), |name| Err(Misuse::Host(name.to_owned())))
@@ -91,7 +92,7 @@ fn check_page(request: &Request) -> Result<(), Misuse> {
     if is_json { Ok(()) } else { Err(Misuse::NotJson) }
 }
 
-/// A header's values; a value that is no text becomes a word without a match.
+/// A header's values; a value that is no text becomes a word that no accepted value matches.
 fn values<'a>(request: &'a Request, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let values = request.headers().get_all(name).into_iter();
     values.map(|value| value.to_str().unwrap_or("(no text)"))
@@ -106,12 +107,12 @@ fn is_own(names: Names, host: &str) -> bool {
     match names {
         Names::Any => true,
         Names::Machine => is_of_this_machine(host),
-        // `braid` is accepted without a port only: no browser reaches a socket by this name.
+        // The host `braid` is accepted only without a port: no browser reaches a socket by it.
         Names::Socket => host.eq_ignore_ascii_case("braid") || is_of_this_machine(host),
     }
 }
 
-/// Whether a `Host` is `localhost` or a loopback address.
+/// Whether a `Host` header names `localhost` or a loopback address.
 fn is_of_this_machine(host: &str) -> bool {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or((rest, "]")),

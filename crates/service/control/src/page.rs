@@ -1,24 +1,24 @@
 //! `GET /`: the array's state in a browser. The page is `page.html` next to this file, compiled
-//! into the program. It loads nothing else, polls `/v1/array` and `/v1/elevators`, and shows the
-//! content of `braid status` and `braid top`.
+//! into the program. The page loads no other file, polls `/v1/array` and `/v1/elevators`, and shows
+//! the content of `braid status` and `braid top`.
 //!
-//! It stands next to the routes and is the same for every array. It contains no text from an array,
-//! so the server escapes nothing; the browser inserts all text through `textContent`.
+//! The page is the same for every array. It contains no text from an array, so the server need not
+//! escape any; the browser inserts all text through `textContent`.
 //!
 //! [`crate::origin_check`] limits requests from other pages.
 //!
 //! Invariants
-//! - The policy lets the page run its one script, use its one style and ask its own server, and
-//!   nothing else `[check: the_policy_allows_the_page_what_is_in_it_and_nothing_else]`.
-//! - The page names no other place `[check: the_page_takes_nothing_from_elsewhere]`.
+//! - The policy lets the page only run its one script, use its one style and request its own server
+//!   `[check: the_policy_allows_the_page_what_is_in_it_and_nothing_else]`.
+//! - The page names no other address `[check: the_page_takes_nothing_from_elsewhere]`.
 
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 
 const PAGE: &str = include_str!("page.html");
 
-/// The page's content security policy. It identifies script and style by SHA-256 sums; if they
-/// change, a test prints the new sums.
+/// The page's content security policy. The policy identifies script and style by SHA-256 sums; if
+/// these change, a test prints the new sums.
 const POLICY: &str = "default-src 'none'; \
     script-src 'sha256-MDmMnWskF1BbPooMQH3kuBs1iPSpDb6bdiXtvNk3UbI='; \
     style-src 'sha256-OycYglW63gCEi1DT+KSMxk4wOla7OD+sIlAysiUsqdo='; \
@@ -61,7 +61,7 @@ mod tests {
         }
         assert!(POLICY.starts_with("default-src 'none'; "));
         assert!(!POLICY.contains("unsafe") && !POLICY.contains('*') && !POLICY.contains("http"));
-        // The policy allows no script or style in attributes.
+        // The policy allows no script or style in attributes, so the page has none.
         for attribute in [" style=", " onclick=", " onload=", " onerror=", "javascript:"] {
             assert!(!PAGE.contains(attribute), "{attribute}");
         }

@@ -1,10 +1,11 @@
-//! Descriptors with a request: devices that the client opened for a confined server.
+//! Descriptors that a client passes with a request: devices that the client opened for a confined
+//! server.
 //!
 //! ```text
 //!   client: first bytes ──sendmsg, SCM_RIGHTS──▶ server: recvmsg ──▶ taken with the request's head
 //! ```
 //!
-//! Descriptors belong to the request with whose first bytes they come. The server closes
+//! Descriptors belong to the request with whose first bytes they arrive. The server closes
 //! descriptors that no request takes. The peer is the same user or root (the server checks), but
 //! the number of waiting descriptors is bounded.
 
@@ -32,7 +33,7 @@ pub const DESCRIPTORS_MAX: usize = 128;
 pub struct PassedDescriptors(Arc<Mutex<Vec<OwnedFd>>>);
 
 impl PassedDescriptors {
-    /// Takes all descriptors.
+    /// Takes all descriptors of the request; a second call gets none.
     #[must_use]
     pub fn take(&self) -> Vec<OwnedFd> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -46,14 +47,14 @@ impl PassedDescriptors {
 
     fn add(&self, descriptor: OwnedFd) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Surplus descriptors are closed, and the request finds fewer than it announces.
+        // Drop closes surplus descriptors; the request then has fewer than it announces.
         if waiting.len() < DESCRIPTORS_MAX {
             waiting.push(descriptor);
         }
     }
 }
 
-/// A server's connection, which receives descriptors as well as bytes.
+/// The server's end of a connection, which receives descriptors as well as bytes.
 pub(crate) struct DescriptorReceiver {
     stream: UnixStream,
     passed: PassedDescriptors,
@@ -93,7 +94,7 @@ impl AsyncRead for DescriptorReceiver {
                     buffer.advance(length);
                     return Poll::Ready(Ok(()));
                 }
-                // The readiness was stale, or another task has used it up: wait again.
+                // The readiness was outdated, or another task has read the data: wait again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -135,7 +136,7 @@ impl AsyncWrite for DescriptorReceiver {
 /// Sends `descriptors` together with the first byte of the data that follows.
 ///
 /// # Errors
-/// Too many descriptors, or the peer is gone.
+/// There are too many descriptors, or the peer is gone.
 pub(crate) async fn send(
     stream: &UnixStream,
     first: u8,
@@ -165,7 +166,7 @@ pub(crate) async fn send(
     }
 }
 
-/// A client's connection whose first byte has been sent: writing skips that byte.
+/// The client's end of a connection whose first byte has been sent: writing skips it.
 pub(crate) struct StartedStream {
     stream: UnixStream,
     is_first: bool,

@@ -1,8 +1,8 @@
 //! Operations of an array, and answers to requests that match none.
 //!
-//! A thread of the runtime's pool calls the [`ServedArray`] for each question: a question delayed
-//! by a member delays no other client. Each question and each request body has a deadline. Only
-//! waiting for the end of a stop has none.
+//! A thread of the runtime's pool calls the [`ServedArray`] for each request: a request delayed by
+//! a member delays no other client. Each request and each request body has a deadline. Only waiting
+//! for the end of a stop has no deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +29,14 @@ use crate::page;
 use crate::passed_descriptors::PassedDescriptors;
 use crate::served_array::{Misuse, Refusal, ServedArray, StopListener};
 
-/// Longest body of a request, in bytes: many times the size of all settings.
+/// Longest body of a request, in bytes: many times the size of all settings together.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
 
 const BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The parameter `dry_run` of operations that change something.
+/// The description of the parameter `dry_run` of operations that change something.
 const DRY_RUN: &str = "Change nothing, and return the result that the request would have";
 
 type Shared = Arc<dyn ServedArray>;
@@ -62,7 +62,7 @@ struct StopQuery {
 #[serde(deny_unknown_fields)]
 struct NoQuery {}
 
-/// The page and the operations that it uses; none changes the array.
+/// The operation of the page and the operations that the page uses; none of them changes the array.
 fn looking_api(served: &Shared) -> Api {
     let page = Operation::new(
         Method::GET,
@@ -92,8 +92,8 @@ fn looking_api(served: &Shared) -> Api {
         .add(&elevators, looking(served, |served| served.elevators()))
 }
 
-/// The router of the page and its operations, for a port with unknown clients. The caller restricts
-/// host names ([`crate::guarded`]).
+/// The router for the page and the operations that it uses, for a port with unknown clients. The
+/// caller restricts host names ([`crate::guarded`]).
 pub fn looking_router(served: &Shared) -> Router {
     looking_api(served).router()
 }
@@ -179,7 +179,7 @@ fn with_shape(api: Api, served: &Shared) -> Api {
     })
 }
 
-/// An operation whose devices may come with the request, as descriptors.
+/// Adds an operation whose request may pass devices as descriptors.
 fn with_devices<W, A>(
     api: Api,
     served: &Shared,
@@ -237,7 +237,7 @@ fn with_stop(api: Api, served: &Shared, stopped: &StopListener) -> Api {
                     return Ok((StatusCode::ACCEPTED, Json(plan)).into_response());
                 }
             }
-            // Called on this thread: a stop must work while all answering threads are blocked.
+            // Calls `stop` on this thread: it must work while all answering threads are blocked.
             served.stop(heir);
             match stopped.wait().await {
                 Some(Ok(stopped)) => Ok(Json(stopped).into_response()),
@@ -257,7 +257,7 @@ async fn plan(served: &Shared, heir: Option<String>) -> Result<StopPlan, Refusal
     ask(served, plan).await.map(|Json(plan)| plan)
 }
 
-/// A router for all operations and the document at `/openapi.json`; other requests fail.
+/// A router for all operations and the document at `/openapi.json`; requests for other paths fail.
 pub fn router(api: Api, served: &Shared) -> Router {
     let document = api.document();
     let describe = move || {
@@ -295,7 +295,7 @@ pub fn router(api: Api, served: &Shared) -> Router {
         .layer(from_fn(guard))
 }
 
-/// A handler that asks the array and adds nothing.
+/// A handler that gets a value from the array, and returns it unchanged.
 fn looking<T: Serialize + Send + 'static>(
     served: &Shared,
     question: fn(&dyn ServedArray) -> Result<T, Refusal>,
@@ -336,7 +336,7 @@ async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Misuse> {
     serde_json::from_slice(&bytes).map_err(|error| Misuse::Body(error.to_string()))
 }
 
-/// Reads a whole body, if it arrives in time and within the length limit.
+/// Reads a whole body, if the body arrives before the deadline and within the length limit.
 async fn whole(body: Body) -> Result<Bytes, Misuse> {
     let body = timeout(BODY_DEADLINE, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     let body = body.map_err(|_| Misuse::Slow(BODY_DEADLINE.as_secs()))?;

@@ -1,4 +1,4 @@
-//! The array's side of the API: its required operations, and its refusals.
+//! The array's side of the API: the operations that a served array must have, and its refusals.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
@@ -13,8 +13,8 @@ use crate::passed_descriptors::PassedDescriptors;
 
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The array, as the API needs it. Threads call it concurrently; all but [`ServedArray::stop`] may
-/// block.
+/// A served array, as the API needs it. Threads call it concurrently; all calls except
+/// [`ServedArray::stop`] may block.
 pub trait ServedArray: Send + Sync + 'static {
     /// The array's full state.
     ///
@@ -28,11 +28,11 @@ pub trait ServedArray: Send + Sync + 'static {
     /// The array has been stopped meanwhile.
     fn settings(&self) -> Result<SettingsAnswer, Refusal>;
 
-    /// Sets all of these or none. With `dry_run` it changes nothing and returns the expected
-    /// result.
+    /// Sets all of these settings or none. With `dry_run`, changes no setting and returns the
+    /// expected result.
     ///
     /// # Errors
-    /// A setting is invalid; the error names it and the valid values.
+    /// A setting is invalid; the error names the setting and the valid values.
     fn set(&self, wanted: &Settings, dry_run: bool) -> Result<SettingsAnswer, Refusal>;
 
     /// State of the array's elevators.
@@ -41,18 +41,18 @@ pub trait ServedArray: Send + Sync + 'static {
     /// The array has been stopped meanwhile.
     fn elevators(&self) -> Result<Elevators, Refusal>;
 
-    /// Requests a job. With `dry_run` it changes nothing and returns the expected effect.
+    /// Requests a job. With `dry_run`, starts no job and returns the expected effect.
     ///
     /// # Errors
-    /// The array has no such job, or cannot do it now; nothing is changed.
+    /// The array has no such job, or cannot run the job now; nothing is changed.
     fn request_job(&self, request: JobRequest, dry_run: bool) -> Result<JobsAnswer, Refusal>;
 
     /// Adds, fails or removes members; the client may have passed their devices open. With
-    /// `dry_run` it changes nothing and returns the expected effect.
+    /// `dry_run`, changes no member and returns the expected effect.
     ///
     /// # Errors
-    /// The array cannot do without the member, or a device cannot become a member. Devices before
-    /// the refused one may already be members; the refusal says so.
+    /// The array cannot do without the member, or a device cannot become a member. Devices named
+    /// before the refused device may already be members; the refusal then says so.
     fn change_members(
         &self,
         wanted: &MembersWanted,
@@ -79,8 +79,8 @@ pub trait ServedArray: Send + Sync + 'static {
     /// The array has been stopped meanwhile, or no other host can take it over.
     fn plan_stop(&self, heir: Option<&str>) -> Result<StopPlan, Refusal>;
 
-    /// Requests a stop as a signal does. Returns at once; [`StopTeller`] reports the end. `heir` is
-    /// that of [`Self::plan_stop`], which did not refuse it.
+    /// Requests a stop as a signal does, and returns at once; [`StopTeller`] reports the end of the
+    /// stop. `heir` is the host that [`Self::plan_stop`] accepted.
     fn stop(&self, heir: Option<&str>);
 
     /// Turns a misuse of the API into the program's error.
@@ -96,30 +96,30 @@ pub enum Misuse {
     /// The path does not support this method.
     #[error("{path} does not take {method}")]
     Method {
-        /// The method.
+        /// The method of the request.
         method: String,
-        /// The path.
+        /// The path of the request.
         path: String,
     },
-    /// The query is invalid.
+    /// The request's query is invalid.
     #[error("the query is not valid: {0}")]
     Query(String),
-    /// The body is invalid.
+    /// The request's body is invalid.
     #[error("the body is not valid: {0}")]
     Body(String),
-    /// The body is too long.
+    /// The request's body is longer than this many bytes.
     #[error("the body is longer than {0} bytes")]
     TooLong(usize),
-    /// The body did not arrive within these seconds.
+    /// The request's body did not arrive within this many seconds.
     #[error("the body did not come within {0} s")]
     Slow(u64),
-    /// The array did not answer within these seconds.
+    /// The array did not answer within this many seconds.
     #[error("the array did not answer within {0} s")]
     Late(u64),
     /// The request has this many host names instead of one.
     #[error("the request has {0} Host headers; only one is allowed")]
     Hosts(usize),
-    /// The request names another host.
+    /// The request names a host other than this server's.
     #[error(
         "the request names the host {0:?}; the server answers only to localhost, 127.0.0.1 \
              and [::1]"
@@ -128,13 +128,13 @@ pub enum Misuse {
     /// The browser says that a web page of another site sent the request.
     #[error("a web page of another site ({0:?}) sent the request, and may change nothing")]
     Site(String),
-    /// The content type is one that a web page could send without the server's consent.
+    /// The request's content type is one that a web page could send without the server's consent.
     #[error("a request that may change something needs Content-Type: application/json")]
     NotJson,
-    /// The handler panicked.
+    /// The handler of the request panicked.
     #[error("answering failed inside the server")]
     Panicked,
-    /// The peer of the connection is another user.
+    /// The client at the other end of the connection is another user.
     #[error(
         "the client is user {0}; the server answers only root and the user who serves the \
              array"
@@ -161,12 +161,12 @@ impl Misuse {
     }
 }
 
-/// A refusal by the array's side.
+/// A refusal of a request by the served array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The HTTP status.
+    /// The HTTP status of the refusal.
     pub status: StatusCode,
-    /// The body; boxed because refusals are rare.
+    /// The body of the refusal; boxed because refusals are rare.
     pub problem: Box<Problem>,
 }
 
@@ -174,7 +174,7 @@ impl Refusal {
     /// A refusal with an HTTP error status.
     ///
     /// # Panics
-    /// The status is no error.
+    /// The status is no HTTP error status.
     #[must_use]
     pub fn new(status: u16, problem: Problem) -> Self {
         let status = StatusCode::from_u16(status).expect("a status of HTTP");
@@ -195,15 +195,15 @@ impl IntoResponse for Refusal {
 /// Outcome of a stop.
 pub type StopOutcome = Result<Stopped, Problem>;
 
-/// Reports the outcome of a stop to waiting clients.
+/// A handle that reports the outcome of a stop to waiting clients.
 #[derive(Debug)]
 pub struct StopTeller(watch::Sender<Option<StopOutcome>>);
 
-/// Waits for the outcome of a stop.
+/// A handle that waits for the outcome of a stop.
 #[derive(Clone, Debug)]
 pub struct StopListener(watch::Receiver<Option<StopOutcome>>);
 
-/// Both ends of a stop's report.
+/// The two handles that report the outcome of a stop and wait for it.
 #[must_use]
 pub fn stopping() -> (StopTeller, StopListener) {
     let (teller, listener) = watch::channel(None);
@@ -211,15 +211,15 @@ pub fn stopping() -> (StopTeller, StopListener) {
 }
 
 impl StopTeller {
-    /// Reports that the array has stopped and released its members, or has failed to.
+    /// Reports that the array has stopped and released its members, or has failed to stop.
     pub fn tell(self, outcome: StopOutcome) {
-        // No error if no client waits for the outcome.
+        // This is no error if no client waits for the outcome.
         self.0.send_replace(Some(outcome));
     }
 }
 
 impl StopListener {
-    /// Waits for the outcome; `None` if the `StopTeller` is gone without one.
+    /// Waits for the outcome; `None` if the `StopTeller` was dropped without an outcome.
     pub(crate) async fn wait(mut self) -> Option<StopOutcome> {
         let outcome = self.0.wait_for(Option::is_some).await.ok()?;
         outcome.clone()

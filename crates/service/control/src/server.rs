@@ -8,11 +8,11 @@
 //! ```
 //!
 //! One thread carries all connections (tokio, one runtime, which no byte of the array passes
-//! through). It never waits for a client, silent or not reading. A stop waits a moment for answers
-//! in progress and for nothing else.
+//! through). The thread never waits for a client that is silent or does not read. A stop waits only
+//! a moment for answers in progress.
 //!
 //! Invariants
-//! - A head has one deadline, however many bytes it comes in
+//! - A request's head has one deadline, however many parts it arrives in
 //!   `[check: a_byte_now_and_then_is_no_way_to_stay]`.
 //! - A stop waits for no client `[check: a_stop_waits_for_no_client]`.
 //! - Another user is not answered `[check: another_user_is_not_answered]`.
@@ -38,19 +38,19 @@ use crate::client_limit::{ClientGuard, ClientLimit};
 use crate::passed_descriptors::{DescriptorReceiver, PassedDescriptors};
 use crate::served_array::{Misuse, PROBLEM_JSON, ServedArray};
 
-/// Wait before the next try after a shortage of the system.
+/// Wait before the next accept after a shortage of system resources.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Most threads that call the array. A few suffice: answers take microseconds.
+/// Most threads that call the array at a time. A few suffice, since answers take microseconds.
 const ASKING_THREADS_MAX: usize = 4;
 
 /// Most headers of a request: curl sends four, a browser fifteen.
 const HEADERS_MAX: usize = 64;
 
-/// Limits of clients.
+/// Limits for the clients of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time: more than operators and their programs use, but few descriptors.
+    /// Most connections at a time: more than operators and their programs use, yet few descriptors.
     pub connections_max: usize,
     /// Deadline for the head of each request.
     pub head_deadline: Duration,
@@ -71,7 +71,7 @@ impl Default for Limits {
     }
 }
 
-/// A server on its own thread; drop ends it.
+/// A server of the API on its own thread; drop ends the server.
 #[derive(Debug)]
 pub struct Server {
     end: Option<oneshot::Sender<()>>,
@@ -79,7 +79,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves at a listening, non-blocking socket. The caller removes its file.
+    /// Starts a server at a listening, non-blocking socket. The caller removes the socket's file.
     ///
     /// # Errors
     /// The thread or its runtime could not start.
@@ -111,7 +111,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The thread may have ended already.
+        // The send fails if the thread has ended already.
         let _ = self.end.take().map(|end| end.send(()));
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the control thread does not panic");
@@ -126,7 +126,7 @@ fn run(
     ended: oneshot::Receiver<()>,
 ) {
     runtime.block_on(connections.serve(listener, ended));
-    // Do not wait for a blocked question.
+    // Does not wait for a blocked call of the array.
     runtime.shutdown_background();
 }
 
@@ -153,18 +153,18 @@ impl Connections {
                             limit.admit(serve).await;
                         }
                     }
-                    // The process is out of descriptors or kernel memory, or the client is gone
-                    // again.
+                    // The process is out of descriptors or kernel memory, or the client has
+                    // disconnected already.
                     Err(_) => sleep(PAUSE).await,
                 },
             }
         }
         drop(listener);
-        // Do not wait for a client without a request.
+        // Does not wait for clients that have sent no request.
         limit.cut_silent();
         ending.send_replace(true);
         let answered = async { while tasks.join_next().await.is_some() {} };
-        // Answers that are still unfinished end with their tasks.
+        // Ending the tasks also ends answers that are still unfinished.
         let _ = timeout(self.limits.stop_patience, answered).await;
     }
 
@@ -175,7 +175,7 @@ impl Connections {
         let stranger = match user {
             Ok(user) if is_allowed(user, own) => return true,
             Ok(user) => user,
-            // The peer is gone.
+            // The peer has disconnected.
             Err(_) => return false,
         };
         let refusal = self.served.misused(&Misuse::Stranger(stranger));
@@ -185,7 +185,7 @@ impl Connections {
             "HTTP/1.1 {status}\r\nContent-Type: {PROBLEM_JSON}\r\nContent-Length: {length}\r\n\
              Connection: close\r\n\r\n{body}"
         );
-        // The buffer of a new connection has room for the text.
+        // The buffer of a new connection has room for the error's text.
         let _ = stream.try_write(text.as_bytes());
         false
     }

@@ -1,4 +1,5 @@
-//! The server from outside: real sockets, hand-written requests, answers checked by the document.
+//! Tests the server from outside: with real sockets, hand-written requests, and answers checked
+//! against the document.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, Write};
@@ -30,7 +31,7 @@ struct Fake {
     settings: Mutex<Settings>,
     stops: AtomicUsize,
     delay: Duration,
-    /// Content of the files that came with requests.
+    /// Content of the files whose descriptors came with requests.
     read: Mutex<Vec<String>>,
 }
 
@@ -294,7 +295,7 @@ impl TestServer {
     /// Sends `bytes`, and returns the server's answer up to the end of the connection.
     fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        // The server may cut off before it has read all bytes.
+        // The server may cut the connection before it has read all bytes.
         let _ = stream.write_all(bytes);
         heard(&mut stream)
     }
@@ -316,7 +317,7 @@ impl TestServer {
         Client::new(&self.path, Some(Duration::from_secs(20)))
     }
 
-    /// Fails if the answer's status or body does not match the document.
+    /// Checks that an answer's status and body match the document.
     fn check(&self, method: &str, path: &str, status: u16, body: &Value) {
         let operation = &self.document["paths"][path][method.to_ascii_lowercase()];
         let responses = &operation["responses"];
@@ -427,7 +428,7 @@ fn descriptors_come_with_the_request_that_they_are_sent_with() {
     assert_eq!(read().len(), DESCRIPTORS_MAX);
     let too_many: Vec<_> = (0..=DESCRIPTORS_MAX).map(|_| file("x")).collect();
     assert!(post(&too_many, 129).is_err());
-    // The next request gets none of the descriptors that came with an earlier one.
+    // The next request gets none of the descriptors that came with the earlier request.
     let array = test.client().get::<Array>("/v1/array");
     assert!(array.is_ok() && read().is_empty());
 }
@@ -462,7 +463,7 @@ fn what_is_no_request_is_answered_and_the_next_client_is_served() {
     assert_eq!(status, 413, "{answer}");
 }
 
-/// `origin_check` tests each header by itself.
+/// The tests of `origin_check` test each header by itself.
 #[test]
 fn a_page_of_another_site_does_not_stop_the_array() {
     let test = TestServer::new();
@@ -557,7 +558,8 @@ fn a_client_that_does_not_read_keeps_no_other_waiting() {
     drop(deaf);
 }
 
-/// Regression: "Resource temporarily unavailable" while other clients were in the socket's queue.
+/// Regression: a client failed with "Resource temporarily unavailable" while other clients were in
+/// the socket's queue.
 #[test]
 fn a_client_waits_for_room_in_the_queue_of_the_socket() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -612,7 +614,7 @@ fn another_user_is_not_answered() {
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     };
-    // A careless administrator lets every user reach the socket.
+    // Acts as a careless administrator who lets every user reach the socket.
     open(&test.path);
     open(test.path.parent().unwrap());
     let path = test.path.clone();
@@ -649,8 +651,8 @@ fn a_client_that_stops_the_array_is_answered_when_it_has_stopped() {
     };
     test.check("POST", "/v1/stop", 200, &serde_json::to_value(&stopped).unwrap());
     test.teller.take().unwrap().tell(Ok(stopped.clone()));
-    // The server ends right after the report, as at the end of serving: the answer is sent before
-    // the connection is cut.
+    // Ends the server right after the report, as at the end of serving: the server sends the answer
+    // before it cuts the connection.
     drop(test.server.take());
     assert_eq!(asking.join().unwrap().unwrap(), stopped);
 }

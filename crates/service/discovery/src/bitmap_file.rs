@@ -40,8 +40,9 @@ pub fn look(device: &dyn Member, label: &str) -> Result<GivenBitmapFile, CliErro
     Ok(GivenBitmapFile { label: label.to_owned(), file })
 }
 
-/// Lengthens a bitmap file to whole blocks, with room for a log. mdadm's files end with their bits,
-/// and md reads no further than these. If it fails, opening or writing the file reports that.
+/// Lengthens a bitmap file to whole blocks, with room for a log. mdadm's files end with the
+/// bitmap's bits, and md reads no further than the bits. If lengthening fails, a later open or
+/// write of the file reports the error.
 fn lengthen(path: &Path, access: Access) {
     if access != Access::ReadWrite {
         return;
@@ -51,14 +52,14 @@ fn lengthen(path: &Path, access: Access) {
     let mut head = [0; 256];
     if is_short && file.read_exact(&mut head).is_ok() {
         let is_bitmap = UnvalidatedBitmap::recognise(&head).is_some();
-        // If this fails, the file is still intact.
+        // If lengthening fails, the file is still intact.
         let _longer = is_bitmap.then(|| file.set_len(BITMAP_FILE_BYTES_MIN));
     }
 }
 
 /// Creates an empty file for this bitmap, without holes. md asks the file system for the file's
-/// blocks, writes them itself, and refuses a file with holes. A file system that fills up later
-/// then does not cost the array its bitmap.
+/// blocks, writes the blocks itself, and refuses a file with holes. Without holes, a file system
+/// that fills up later does not cost the array its bitmap.
 ///
 /// # Errors
 /// The file exists already, or cannot be created.

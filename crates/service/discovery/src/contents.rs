@@ -1,14 +1,15 @@
 //! Contents of a device, and the names by which the operator confirms their destruction.
 //!
-//! A thing answers to its own name: an array's name (with or without `host:`) or a file system's
-//! label. Without a name it answers to its kind (`ext4`, `gpt`, ...), a nameless array to its UUID.
-//! Everything answers to its UUID, too, or without a UUID to `KIND@MEMBER`. A name that several
-//! things have is refused, and the error lists these things. Unrecognised bytes are `data`.
+//! A recognised thing has its own name: an array's name (with or without `host:`) or a file
+//! system's label. A thing without a name is called by its kind (`ext4`, `gpt`, ...), a nameless
+//! array by its UUID. Each thing can also be called by its UUID, or without a UUID by
+//! `KIND@MEMBER`. A name that several things have is refused, and the error lists these things.
+//! Unrecognised bytes are `data`.
 //!
-//! Wiping removes signatures until nothing is recognised. It runs first in memory
-//! ([`signature_sectors`]), so that the writes are known before the first one.
+//! Wiping removes signatures until no signature is recognised. Wiping runs first in memory
+//! ([`signature_sectors`]), so that all writes are known before the first write.
 //!
-//! The callers decide and write: `create`, and a server that adds a device.
+//! The callers decide and write; they are `create`, and a server that adds a device.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,7 +31,7 @@ const SIGNATURES_MAX: u32 = 1024;
 /// One recognised thing on one member.
 #[derive(Debug, Clone)]
 pub struct Thing {
-    /// The member's label.
+    /// The label of the member that has the thing.
     pub label: String,
     /// The thing's names, the recommended one first; the last is unique.
     pub names: Vec<String>,
@@ -38,7 +39,7 @@ pub struct Thing {
     pub words: String,
     /// The thing's UUID, if it has one.
     pub uuid: Option<String>,
-    /// The thing's kind; kind and UUID together identify it.
+    /// The thing's kind; kind and UUID together identify the thing.
     pub kind: &'static str,
     /// The array whose sound member this thing is.
     pub array: Option<[u8; 16]>,
@@ -47,12 +48,12 @@ pub struct Thing {
 }
 
 impl Thing {
-    /// Identifies the thing: equal contents have equal keys.
+    /// The thing's key: equal contents have equal keys.
     pub fn key(&self) -> (&'static str, Option<&str>) {
         (self.kind, self.uuid.as_deref())
     }
 
-    /// The unique name, for the operator's confirmation.
+    /// The thing's unique name, with which the operator can confirm its destruction.
     pub fn own_name(&self) -> &str {
         self.names.last().expect("every thing has a name")
     }
@@ -75,7 +76,7 @@ impl Thing {
 pub struct Existing {
     /// The device, open.
     pub device: Box<dyn Member>,
-    /// The device's present first and last bytes.
+    /// The first and last bytes that the device has now.
     pub snippets: Vec<Snippet>,
     /// The superblocks and signatures on the device.
     pub probe: Probe,
@@ -112,7 +113,7 @@ pub fn read_ends(device: &dyn Member, label: &str) -> Result<Vec<Snippet>, CliEr
     Ok(snippets)
 }
 
-/// Keys of the different things with this name.
+/// Keys of the different things that have this name.
 pub fn keys_of<'a>(name: &str, things: &'a [Thing]) -> BTreeSet<(&'static str, Option<&'a str>)> {
     things.iter().filter(|thing| thing.answers(name)).map(Thing::key).collect()
 }
@@ -190,8 +191,8 @@ fn kind_names(kind: ForeignKind) -> Vec<String> {
     names
 }
 
-/// The sectors to zero so that nothing is recognised any more. Foreign signatures within
-/// `kept_sectors` stay; md superblocks never do.
+/// The sectors to zero so that no signature is recognised any more. Foreign signatures within
+/// `kept_sectors` stay; md superblocks never stay.
 pub fn signature_sectors(existing: &Existing, kept_sectors: &Range<u64>) -> BTreeSet<u64> {
     let mut snippets = existing.snippets.clone();
     let mut sectors = BTreeSet::new();
@@ -212,7 +213,7 @@ pub fn signature_sectors(existing: &Existing, kept_sectors: &Range<u64>) -> BTre
     sectors
 }
 
-/// The sectors of all signatures, without foreign signatures within `kept_sectors`.
+/// The sectors of all signatures, except foreign signatures within `kept_sectors`.
 fn signatures(found: &Probe, kept_sectors: &Range<u64>) -> impl Iterator<Item = u64> {
     let superblocks = found.superblocks.iter().flat_map(|found| {
         let offset_bytes = match found {

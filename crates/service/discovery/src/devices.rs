@@ -1,12 +1,14 @@
-//! Devices by patterns, and the arrays that they are members of. Locks and writes nothing.
+//! Finds devices by patterns, and the arrays of which these devices are members. Locks and writes
+//! nothing.
 //!
 //! ```text
 //!   patterns, or all of /sys/class/block (of /dev without it) ─▶ devices
 //!     ─probe─▶ MemberDevice { path, probed } ─by UUID─▶ members of one array
 //! ```
 //!
-//! If the last partition ends with the disk, both show the partition's superblock (metadata 0.90
-//! and 1.0 are at the end). Of the two devices the smaller one is the member.
+//! If the last partition ends where the disk ends, disk and partition both show the partition's
+//! superblock (metadata 0.90 and 1.0 are at the end). Of the two devices the smaller one is the
+//! member.
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +24,7 @@ use braid_console::error::CliError;
 use braid_console::error::Risk;
 use braid_console::error::code::Code;
 
-/// Most devices to read: more than a machine has, even with a few names for each.
+/// Most devices to read: more than a machine has, even if each device has a few names.
 const DEVICES_MAX: usize = 8192;
 
 /// An example of a pattern, for errors.
@@ -32,7 +34,7 @@ const LIKE: &str = "braid scan '/dev/disk/by-id/ata-*'";
 pub struct MemberDevice {
     /// The device's path.
     pub path: PathBuf,
-    /// All data that was read from the device.
+    /// All data that the probe read from the device.
     pub probed: ProbedMember,
     /// The device's newest superblock.
     pub superblock: Superblock,
@@ -50,13 +52,13 @@ impl MemberDevice {
         bare_name(&self.superblock.array.name)
     }
 
-    /// Whether `choice` admits the device's array.
+    /// Whether `choice` selects the device's array.
     pub fn is_of(&self, choice: &Choice) -> bool {
         choice.admits(&self.superblock.array.uuid, &self.superblock.array.name)
     }
 }
 
-/// All nodes of the kernel's block devices that are not empty.
+/// Device nodes of all block devices of the kernel that are not empty.
 pub fn all_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else {
         return nodes_in("/dev".as_ref());
@@ -75,8 +77,8 @@ pub fn all_devices() -> Vec<PathBuf> {
     nodes
 }
 
-/// Nodes of block devices in this folder, also of empty devices: these show only when they are
-/// opened.
+/// Device nodes of block devices in this folder, also of empty devices: only opening a device shows
+/// that it is empty.
 fn nodes_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_block = |path: &PathBuf| {
@@ -87,10 +89,10 @@ fn nodes_in(folder: &Path) -> Vec<PathBuf> {
     nodes
 }
 
-/// Devices that match patterns, each once, in order. A word without pattern signs is a path.
+/// Devices that match patterns, each once, in order. A word without pattern characters is a path.
 ///
 /// # Errors
-/// An invalid pattern.
+/// A pattern is invalid.
 pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for pattern in patterns {
@@ -122,7 +124,7 @@ pub fn matching(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     Ok(paths)
 }
 
-/// Probes devices. Skips a device without a superblock, and one that cannot be opened or read.
+/// Probes devices. Skips devices that have no superblock, or that cannot be opened or read.
 pub fn look(paths: &[PathBuf]) -> Vec<MemberDevice> {
     let mut found: Vec<MemberDevice> = paths.iter().filter_map(|path| look_at(path)).collect();
     let is_around = |one: &MemberDevice| {
@@ -144,7 +146,7 @@ pub fn look_at(path: &Path) -> Option<MemberDevice> {
     try_look_at(path).ok()
 }
 
-/// Probes one device. The error says why there is no member.
+/// Probes one device. The error says why the device is no member.
 pub fn try_look_at(path: &Path) -> Result<MemberDevice, String> {
     let device = open_member(path, Access::Examine).map_err(|error| error.to_string())?;
     let probed = probe_member(&*device, &path.display().to_string());
@@ -153,7 +155,7 @@ pub fn try_look_at(path: &Path) -> Result<MemberDevice, String> {
     Ok(MemberDevice { path: path.to_path_buf(), probed, superblock, reach: Reach::of(path) })
 }
 
-/// Whether all members that the newest superblock counts as active are present.
+/// Whether all members are present that the newest superblock counts as active.
 pub fn is_complete(found: &[&MemberDevice], choice: &Choice, state_dir: &Path) -> bool {
     if found.is_empty() {
         return false;

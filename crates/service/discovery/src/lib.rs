@@ -8,7 +8,8 @@
 //!
 //! `newest_state` detects old copies. `undo` saves bytes before a command overwrites them.
 //!
-//! It runs no array and serves no client. [`refusal`] turns refusals into errors with remedies.
+//! This crate runs no array and serves no client. [`refusal`] turns refusals into errors with
+//! remedies.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Maps of copies: a map is a file next to a copy, and lists the ranges of the disk in the copy.
+//! Maps of copied disks: a map is a file next to a copy, and lists the ranges of the disk that the
+//! copy has.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,12 +20,12 @@ pub fn beside(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// Reads the map of the copy of a disk of `size_bytes`; `None` if the file does not exist.
+/// Reads the map of the copy of a disk of `size_bytes`; `None` if the map's file does not exist.
 pub fn read(path: &Path, size_bytes: u64) -> Result<Option<Map>, CliError> {
     parsed(path, |text| Map::parse(text, size_bytes))
 }
 
-/// Reads the map of a copy, which may be shorter than its disk; `None` if it does not exist.
+/// Reads the map of a copy, which may be shorter than its disk; `None` if the map does not exist.
 pub fn read_of_copy(path: &Path, copy_bytes: u64) -> Result<Option<Map>, CliError> {
     parsed(path, |text| Map::parse_of_copy(text, copy_bytes))
 }
@@ -47,8 +48,8 @@ fn parsed(
 /// Replaces a map durably.
 pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let written = || -> io::Result<()> {
-        // If the path is a link, replaces the file that it leads to: readers continue to use the
-        // link.
+        // If the path is a link, replaces the file that the link leads to: readers continue to use
+        // the link.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
@@ -69,7 +70,7 @@ fn cannot_read(path: &Path, error: &io::Error) -> CliError {
 /// Error for a map that does not fit this disk.
 pub fn unfit(path: &Path, why: &str) -> CliError {
     let name = path.display().to_string();
-    // Not `head` for a pipe: reading it would block the operator, too.
+    // Suggests no `head` for a pipe: reading the pipe would block the operator, too.
     let verb = if path.is_file() { "head -n 20" } else { "ls -l" };
     let see = format!("{verb} {}", shell_word(&name));
     CliError::new(Code::MapUnfit, "the map of the copy cannot be used")

@@ -5,14 +5,14 @@
 //! ```
 //!
 //! If all superblocks are old, only this record can tell ([`braid_assembly::RecordedState`]). A
-//! thread writes it when an array is started, after updates of superblocks at most once a second,
-//! and when the array has stopped. After a kill it may lag: it then detects less, but is never
-//! wrong.
+//! thread writes the record when an array is started, after updates of superblocks at most once a
+//! second, and when the array has stopped. After a kill, the record may lag: it then detects less,
+//! but is never wrong.
 //!
 //! The loss of a member is recorded at once. No write without the member is acknowledged before the
-//! record is durable, so that the lost member is never served alone as if it were current. If that
-//! fails or takes five seconds, the server reports it and no longer waits. The file may be deleted
-//! at any time.
+//! record is durable, so that the lost member is never served alone as if it were current. If the
+//! write of the record fails or takes five seconds, the server reports that and no longer waits.
+//! The file may be deleted at any time.
 //!
 //! `braid-assembly` compares the record with the superblocks.
 
@@ -32,9 +32,9 @@ use braid_console::regular::read_text;
 use braid_console::state::write_whole;
 
 const FORMAT: u64 = 1;
-/// Least time between two writes of a file, except for the last.
+/// Least time between two writes of the record, except before the last write.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Deadline of a write: after the loss of a member, clients wait for it.
+/// Deadline for a write of the record: after the loss of a member, clients wait for this write.
 const PATIENCE: Duration = Duration::from_secs(5);
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -43,7 +43,7 @@ fn path_of(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
     state_dir.join("arrays").join(format!("{digits}.json"))
 }
 
-/// The records of these members' arrays. Ignores a file that is unreadable or invalid.
+/// The saved records of these members' arrays. Ignores a file that is unreadable or invalid.
 pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<RecordedState> {
     let sound = members.iter().flat_map(|member| &member.probe.superblocks);
     let mut uuids: Vec<[u8; 16]> =
@@ -105,11 +105,11 @@ fn write(state_dir: &Path, known: &RecordedState) -> io::Result<()> {
     write_whole(&path_of(state_dir, &known.uuid), &format!("{:#}\n", to_json(known)))
 }
 
-/// The record at the start of an array: the newest superblock, and the member in each slot.
+/// The record at the start of an array: the newest superblock's state, and each slot's member.
 fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> RecordedState {
     let newest = &array.newest;
-    // Takes the superblocks of the open members: the start has updated a member that was one event
-    // behind.
+    // Uses the superblocks of the open members, since the start has updated a member that was one
+    // event behind.
     let device = |index: usize| Some(&open.get(index)?.as_ref()?.superblock.device);
     let members = (0..).zip(&array.slots).filter_map(|(slot, occupant)| {
         let device = device(occupant.as_ref()?.member)?;
@@ -128,8 +128,8 @@ fn at_start(array: &AssembledArray, open: &[Option<OpenMember>]) -> RecordedStat
 enum Word {
     /// Superblocks were updated.
     Recorded,
-    /// Superblocks were updated to this event count. The update records a loss, and clients wait
-    /// for it.
+    /// Superblocks were updated to this event count. The update records the loss of a member, and
+    /// clients wait for the record.
     Lost(u64),
     /// The array has stopped.
     Ended,
@@ -142,7 +142,7 @@ pub struct Notifier(Sender<Word>);
 impl Notifier {
     /// Reports that superblocks were updated.
     pub fn notify(&self) {
-        // If the thread did not start, no record is kept; the start has reported that.
+        // If the thread did not start, no record is kept, and the start has reported that.
         let _ = self.0.send(Word::Recorded);
     }
 }
@@ -156,14 +156,14 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// The keeper of an array about to start with these members open.
+    /// Makes the keeper of an array that is about to start with these members open.
     pub fn new(state_dir: &Path, array: &AssembledArray, open: &[Option<OpenMember>]) -> Self {
         let (sender, receiver) = channel();
         let (state_dir, known) = (state_dir.to_path_buf(), at_start(array, open));
         Self { state_dir, known, words: (sender, Some(receiver)), thread: None }
     }
 
-    /// The notifier that the array's watcher calls.
+    /// The notifier that the array's watcher calls after updates of superblocks.
     pub fn notifier(&self) -> Notifier {
         Notifier(self.words.0.clone())
     }
@@ -172,7 +172,7 @@ impl Keeper {
     /// row.
     ///
     /// # Errors
-    /// The write failed, or no thread started: no record is kept then.
+    /// The write failed, or no thread started; then no record is kept.
     pub fn start(
         &mut self,
         volume: &Arc<Volume>,
@@ -212,12 +212,12 @@ struct Record {
     known: RecordedState,
     volume: Weak<Volume>,
     writer: Writer,
-    /// The current failure has been reported.
+    /// Whether the current failure has been reported.
     is_told: bool,
 }
 
 impl Record {
-    /// Writes the record if it has changed. After a failure, the next message tries again.
+    /// Writes the record if it has changed. After a failure, the next message causes another try.
     fn write_new(&mut self, fails: &dyn Fn(&io::Error)) {
         let recorded = self.volume.upgrade().and_then(|volume| volume.recorded());
         let next = recorded.map(|recorded| after(&self.known, recorded));
@@ -236,11 +236,12 @@ impl Record {
     }
 }
 
-/// A thread that writes, and may hang: the state folder may be on the failing disk or on the array.
+/// A thread that writes the record, and may hang: the folder may be on the failing disk or the
+/// array.
 struct Writer {
     orders: Sender<RecordedState>,
     results: Receiver<io::Result<()>>,
-    /// The last write is still running.
+    /// Whether the last write is still running.
     is_out: bool,
     patience: Duration,
 }
@@ -264,7 +265,7 @@ impl Writer {
     fn write(&mut self, known: &RecordedState) -> io::Result<()> {
         let is_late = || io::Error::new(io::ErrorKind::TimedOut, "writing it takes too long");
         if self.is_out {
-            // Drop the result of the late write: it belongs to an older record.
+            // Drops the result of a late write, which belongs to an older record.
             self.is_out = self.results.try_recv().is_err();
         }
         if self.is_out || self.orders.send(known.clone()).is_err() {
@@ -278,7 +279,7 @@ impl Writer {
 }
 
 fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error)) {
-    // The time of the next write; `None` if nothing is new.
+    // The time of the next write; `None` if the record has no change.
     let mut due: Option<Instant> = None;
     let mut rests_until = Instant::now();
     loop {
@@ -293,8 +294,8 @@ fn keep(record: &mut Record, words: &Receiver<Word>, fails: &dyn Fn(&io::Error))
             Ok(Word::Lost(_)) | Err(RecvTimeoutError::Timeout) => {
                 record.write_new(fails);
                 (due, rests_until) = (None, Instant::now() + PAUSE);
-                // Frees waiting clients after a failed write, too: they do not wait for another
-                // try.
+                // Frees waiting clients also after a failed write, since they do not wait for
+                // another try.
                 if let (Ok(Word::Lost(events)), Some(volume)) = (word, record.volume.upgrade()) {
                     volume.record_kept(events);
                 }

@@ -1,7 +1,7 @@
-//! Images and encrypted devices, to be opened or converted before a member is visible.
+//! Commands that open or convert images and encrypted devices in which a member is hidden.
 //!
-//! Braid reads raw bytes only. For a qcow2 image, a compressed copy or a LUKS header it gives the
-//! command of the right program, and the resulting path.
+//! Braid reads raw bytes only. For a qcow2 image, a compressed copy or a LUKS header, this module
+//! gives the command of the right program, and the resulting path.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use braid_ondisk::ForeignKind;
 
 use braid_console::output::shell::shell_word;
 
-/// The command that gives the raw bytes.
+/// A command that makes a file's or device's raw bytes readable.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OpenCommand {
-    /// A description of the command.
+    /// A description of the command for the operator.
     pub label: String,
     /// The command.
     pub command: String,
-    /// The path that the command makes.
+    /// The path at which the command makes the raw bytes readable.
     pub path: String,
 }
 
@@ -29,7 +29,7 @@ pub enum Use {
     Writing,
 }
 
-/// The command that gives the raw bytes in a file or device, if it wraps them.
+/// The command that unwraps a file's or device's raw bytes; `None` if it holds raw bytes.
 pub fn open_command(kind: ForeignKind, path: &str, wanted: Use) -> Option<OpenCommand> {
     use ForeignKind as K;
     let word = shell_word(path).into_owned();
@@ -69,13 +69,13 @@ pub fn open_command(kind: ForeignKind, path: &str, wanted: Use) -> Option<OpenCo
     Some(OpenCommand { label: format!("{word} is {kind}: {what}"), command, path })
 }
 
-/// Whether this kind may also be at the start of an array itself, on top of its members.
+/// Whether this kind may also be at the start of an array itself, rather than below it on members.
 pub fn may_be_on_top(kind: ForeignKind) -> bool {
     matches!(kind, ForeignKind::Luks | ForeignKind::Bitlocker)
 }
 
-/// Commands for all of `holds`: paths, each with the kind recognised there. If some members show no
-/// kind, a kind that `may_be_on_top` gets no command: it is probably on the array, not below it.
+/// Commands for the paths in `holds`, each with its recognised kind. If some members show no kind,
+/// a kind that `may_be_on_top` gets no command: it is probably on the array, not below it.
 pub fn open_commands<'a>(
     holds: impl Iterator<Item = (&'a str, Option<ForeignKind>)>,
     wanted: Use,
@@ -96,7 +96,7 @@ fn name_of(path: &str) -> String {
     name.chars().map(|one| if is_plain(one) { one } else { '_' }).collect()
 }
 
-/// The path without its last ending, so that `a.qcow2` is unpacked to `a.raw`.
+/// The path without its file name extension, so that `a.qcow2` is unpacked to `a.raw`.
 fn path_without_ending(path: &str) -> &str {
     let name = path.rfind('/').map_or(0, |at| at + 1);
     match path[name..].rfind('.') {

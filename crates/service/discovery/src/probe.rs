@@ -1,8 +1,8 @@
 //! Opens and probes members: the first step of `serve`, `examine` and `create`.
 //!
-//! It reads a bounded part of each member: under 400 KiB, plus its bad-block log, bitmap, partial
-//! parity log and journal. Each way in which opening fails becomes an error with a remedy.
-//! `braid-assembly` decides about arrays. Never writes.
+//! A probe reads a bounded part of each member: under 400 KiB, plus its bad-block log, bitmap,
+//! partial parity log and journal. Each failure to open a member becomes an error with a remedy.
+//! `braid-assembly` decides about arrays. This module never writes.
 
 use std::path::Path;
 
@@ -21,35 +21,36 @@ use braid_console::error::system::shortage;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
-/// Bytes of a bitmap's superblock, which gives the total length.
+/// Bytes of a bitmap's superblock, which has the bitmap's total length.
 const BITMAP_HEAD_BYTES: u64 = 256;
-/// Explains the URIs of members.
+/// The command that explains the URIs of members.
 const URI_HELP: &str = "braid help B124";
-/// Longest bad-block log: `braid-ondisk` refuses a superblock with a longer one.
+/// Longest bad-block log in bytes: `braid-ondisk` refuses a superblock with a longer one.
 const LOG_BYTES_MAX: u64 = 8 * SECTOR_BYTES;
 
 /// Opens a member.
 ///
 /// # Errors
-/// Every [`OpenError`], with its code and a way out.
+/// Every [`OpenError`], with its code and a remedy.
 pub fn open_member(path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
     braid_member::open(path, access).map_err(|error| open_error(&error))
 }
 
-/// Reads all data of a member that assembly needs. `label` is the operator's name for it.
+/// Reads all data of a member that assembly needs. `label` is the operator's name for the member.
 ///
 /// # Errors
-/// A read that failed: such a member is unknown.
+/// A read failed; assembly cannot judge such a member.
 pub fn probe_member(device: &dyn Member, label: &str) -> Result<ProbedMember, CliError> {
     probed((device, device), label, false)
 }
 
 /// Probes a failing disk or a copy of one. Superblocks and signatures are read from `seen`, a view
-/// of `device` that tolerates unreadable bytes around them. An unreadable bitmap counts as none, so
-/// that it limits no resync. An unreadable other log is an error, because it would pass for clean.
+/// of `device` that tolerates unreadable bytes around them. An unreadable bitmap counts as no
+/// bitmap, so that it limits no resync. Any other unreadable log is an error, because without it
+/// the member would pass for clean.
 ///
 /// # Errors
-/// A read that failed.
+/// A read failed.
 pub fn probe_beside(
     device: &dyn Member,
     seen: &dyn Member,
@@ -108,7 +109,7 @@ fn probed(
 /// Reads a range; the caller has bounded its length.
 type Read<'a> = &'a dyn Fn(u64, u64) -> Result<Vec<u8>, CliError>;
 
-/// Reads the bad-block log if the superblock says that it is not empty.
+/// Reads the bad-block log if the superblock says that the log is not empty.
 fn bad_block_log(
     superblock: &Superblock,
     size_bytes: u64,
@@ -136,12 +137,12 @@ fn bitmap_of(
         Ok(head) => head,
         Err(error) => return Ok(Some(Err(error))),
     };
-    // The length is validated: at most md's limit in memory.
+    // The length is validated, so this takes at most as much memory as md allows a bitmap.
     let area = read_near(superblock, offset_sectors, head.total_bytes(), size_bytes, read)?;
     Ok(Some(Bitmap::read(head, &area)))
 }
 
-/// Reads the partial parity log. An unreadable log does not condemn the member's data.
+/// Reads the partial parity log. A member with an unreadable log still has usable data.
 fn ppl_of(
     superblock: &Superblock,
     size_bytes: u64,
@@ -159,7 +160,7 @@ fn ppl_of(
     Ok(Some(PplLog::read(&bytes, place, &superblock.uuid_as_stored())))
 }
 
-/// Reads braid's own parity log. An unreadable log does not condemn the member's data.
+/// Reads braid's own parity log. A member with an unreadable log still has usable data.
 fn own_log_of(
     superblock: &Superblock,
     size_bytes: u64,
@@ -174,7 +175,7 @@ fn own_log_of(
     }
 }
 
-/// Reads consecutive blocks in large runs.
+/// Reads consecutive blocks of a device in large runs.
 struct Ahead<'a> {
     device: &'a dyn Member,
     start: u64,
@@ -182,7 +183,7 @@ struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    /// Bytes of a run: single blocks would make a journal of gigabytes slow.
+    /// Bytes of one run: reading a journal of gigabytes in single blocks would be slow.
     const PIECE_BYTES: u64 = 1 << 20;
 
     fn new(device: &'a dyn Member) -> Self {
@@ -194,7 +195,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// Reads a block by itself if the run around it cannot be read: the run's other blocks may be
-    /// good.
+    /// unreadable, and this one readable.
     fn read(&mut self, offset: u64, block: &mut [u8]) -> bool {
         if self.copy(offset, block) {
             return true;
@@ -219,7 +220,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-/// Reads at a distance from the superblock; `None` if that place is outside the device.
+/// Reads at a distance from the superblock; `None` if that position is outside the device.
 fn read_near(
     superblock: &Superblock,
     offset_sectors: i32,
@@ -237,7 +238,7 @@ fn read_near(
     }
 }
 
-/// Text that is equal exactly for two names of one device.
+/// Text that is the same for two names exactly if both name one device.
 fn identity_words(key: IdentityKey) -> String {
     match key {
         IdentityKey::File { device, inode } => format!("file {device} {inode}"),
@@ -247,7 +248,7 @@ fn identity_words(key: IdentityKey) -> String {
     }
 }
 
-/// The error of a failed read or write. `doing` is `reading`, `writing`, ...
+/// The error of a failed read or write. `doing` is the verb: `reading`, `writing`, ...
 pub fn io_error(label: &str, doing: &str, error: &MemberError) -> CliError {
     let what = format!("{doing} {label} failed");
     if let MemberError::Media { errno } = error

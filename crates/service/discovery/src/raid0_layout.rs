@@ -1,9 +1,9 @@
 //! `--layout original|alternate`: the layout of a RAID-0 of unequal members beyond the smallest
 //! member, if its superblocks do not say.
 //!
-//! Linux before 3.14 wrote such arrays in one way, and until 5.4 in the other; since then
-//! superblocks say which. As under md, the choice is not recorded: the members lack the layout at
-//! the next start, too, so a wrong choice can be corrected. `mdadm --assemble
+//! Linux before 3.14 wrote such arrays in one layout, and until 5.4 in the other; since 5.4
+//! superblocks name the layout. As under md, the choice is not recorded: the members lack the
+//! layout at the next start, too, so a wrong choice can be corrected. `mdadm --assemble
 //! --update=layout-original` (or `-alternate`) records it permanently.
 
 use braid_assembly::{AssembledArray, Refusal};
@@ -12,12 +12,12 @@ use braid_geometry::{GeometryError, Level, layout_name};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// A layout.
+/// A layout of a RAID-0 of unequal members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raid0Layout {
-    /// Linux before 3.14.
+    /// The layout that Linux before 3.14 wrote.
     Original,
-    /// Linux since 3.14, unless configured otherwise.
+    /// The layout that Linux since 3.14 writes, unless configured otherwise.
     Alternate,
 }
 
@@ -39,13 +39,14 @@ impl Raid0Layout {
     }
 }
 
-/// Whether an array is refused because its layout is missing: further members, or a wait, would not
+/// Whether an array is refused because its layout is missing: further members or waiting would not
 /// help.
 pub const fn is_missing(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Geometry(GeometryError::Raid0LayoutUnspecified { .. }))
 }
 
-/// Refuses a choice if superblocks have the layout, or the level has others.
+/// Refuses the operator's choice if superblocks have another layout, or if the level has no such
+/// layouts.
 ///
 /// # Errors
 /// The array has another layout.
@@ -73,7 +74,7 @@ pub const fn looks() -> [(&'static str, &'static str); 3] {
     ]
 }
 
-/// Remedies for a missing layout: look at the array with each, then serve the right one.
+/// Adds remedies for a missing layout: look at the array with each, then serve the right layout.
 pub fn with_remedies(error: CliError, members: &str) -> CliError {
     let error = error.because(
         "Linux before 3.14 wrote such arrays with one layout, and until 5.4 with \

@@ -32,8 +32,8 @@ pub struct Ready {
     pub array: AssembledArray,
     /// Verdicts of the members, in the order of the command line.
     pub verdicts: Vec<MemberVerdict>,
-    /// Chosen members by their index on the command line, open. The bitmap file follows the
-    /// members.
+    /// The open members that assembly chose, by their index on the command line. The bitmap file
+    /// follows the members.
     pub members: Vec<Option<OpenMember>>,
     /// Present but unreadable members, and why; the array runs without them if it can.
     pub unreadable: Vec<(String, String)>,
@@ -60,7 +60,7 @@ pub fn ready(
 }
 
 impl Ready {
-    /// Replays the logs, and checks that the array can be served.
+    /// Replays the logs, then checks that the array can be served.
     pub fn settled(mut self, target: ReplayTarget) -> Result<Self, CliError> {
         self.replay(target, Finish::Flushed)?;
         if target == ReplayTarget::Members {
@@ -78,8 +78,8 @@ impl Ready {
         members.chain(self.array.bitmap_file.as_ref().map(|file| file.label.clone())).collect()
     }
 
-    /// Refuses a degraded array in which a replay left ranges unread: parity computed there would
-    /// not fit data that is read later.
+    /// Refuses a degraded array in which a replay left ranges unread: parity computed in such a
+    /// range would not fit data that is read later.
     fn check_unread(&self) -> Result<(), CliError> {
         let mut unread = self.replayed.iter().flat_map(ReplayResult::unread);
         let Some(range) = unread.next() else { return Ok(()) };
@@ -92,7 +92,7 @@ impl Ready {
             .remedy(Risk::Look, "See the data of the intact ones", look))
     }
 
-    /// Makes the journal part of the array: it restarts after its replayed content.
+    /// Makes the journal part of the array; the journal restarts after its replayed content.
     fn keep_journal(&mut self) -> Result<(), CliError> {
         let Some((index, mut open)) = self.journal.take() else { return Ok(()) };
         let labels = self.labels();
@@ -127,10 +127,11 @@ impl Ready {
         Ok(())
     }
 
-    /// Replays the logs once. `finish` says whether a journal is then emptied.
+    /// Replays the logs once. `finish` says whether the replay then empties a journal.
     pub fn replay(&mut self, target: ReplayTarget, finish: Finish) -> Result<(), CliError> {
         let labels = self.labels();
-        // An array that runs without its journal has nothing to replay.
+        // Refuses a requested replay without a valid journal: an array that runs without its
+        // journal has nothing to replay.
         let is_lacking = self.array.read_only.is_some() && target.is_requested();
         if let Some(fault) = self.array.journal_fault.as_ref().filter(|_| is_lacking) {
             let members: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -173,7 +174,7 @@ pub fn found(
             Err(error) => return Err(error),
         }
     }
-    // The locks now keep other commands from beginning to write.
+    // From here on, the locks keep other commands from beginning to write.
     refuse_unfinished(state_dir, paths)?;
     let mut readable: Vec<Box<dyn Member>> = Vec::new();
     for (device, path) in devices {
@@ -237,7 +238,8 @@ pub fn decided(
     Ok(Ready { array, verdicts, members, unreadable, journal, replayed: None, state_dir })
 }
 
-/// Adds partitions that are members to the error: the kernel's devices for these can be served.
+/// Adds to the error the partitions that are members, since the kernel's devices for these
+/// partitions can be served.
 fn in_partitions(
     mut error: CliError,
     devices: &[Box<dyn Member>],
@@ -287,13 +289,13 @@ fn superblock_of(probed: &ProbedMember, array: &AssembledArray) -> Option<Superb
 }
 
 /// Whether a member is present but unusable: too small, or unreadable. The array may run without
-/// such a member; a busy or missing member is rather the operator's mistake.
+/// such a member; a busy or missing member is more likely the operator's mistake.
 pub fn is_dead(error: &CliError) -> bool {
     matches!(error.code(), Code::MemberIo | Code::MemberTooSmall)
 }
 
-/// Refuses two names of the same device: a link, a loop device over the device, a partition of it.
-/// Without this check the error would only report that the device is locked.
+/// Refuses two names of the same device: a link, a loop device over the device, or a partition of
+/// the device. Without this check the error would only report that the device is locked.
 pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), CliError> {
     let mut seen: Vec<(&Path, Reach)> = Vec::new();
     for path in paths {
@@ -319,16 +321,17 @@ pub fn refuse_repeated<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<(), 
     Ok(())
 }
 
-/// Whether a verdict needs no attention.
+/// Whether a member with this verdict needs no attention.
 pub fn is_well(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Fresh { .. } | Verdict::Spare | Verdict::Journal)
 }
 
 /// The name under which an array is served: the superblock's name, or the UUID.
 pub fn served_name(name: &str, uuid: &str) -> String {
-    // md stores "host:name"; operators use the name only.
+    // md stores "host:name"; operators use only the part after the colon.
     let name = name.rsplit(':').next().unwrap_or_default();
-    // The name comes from a disk, and becomes part of a path and of terminal output.
+    // The name comes from a disk and is not trusted, since it becomes part of a path and of
+    // terminal output.
     let is_harmless = !name.is_empty()
         && !name.starts_with('.')
         && printable(name) == name
@@ -336,7 +339,7 @@ pub fn served_name(name: &str, uuid: &str) -> String {
     if is_harmless { name.to_string() } else { uuid.replace(':', "") }
 }
 
-/// Parses a name, or a UUID as mdadm and braid print it.
+/// Parses an array's name, or its UUID as mdadm and braid print it.
 pub fn choice(array: Option<&str>) -> Choice {
     let Some(text) = array else { return Choice::default() };
     let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();

@@ -1,7 +1,7 @@
 //! Assembly's refusals, as errors with codes and commands to copy.
 //!
-//! `braid-assembly` says why there is no array; this module says what the operator can do about it,
-//! with the operator's own names. Every refusal is mapped: the match has no catch-all.
+//! `braid-assembly` says why there is no array; this module says what the operator can do about the
+//! refusal, with the operator's own names. Every refusal is mapped: the match has no catch-all.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ pub fn cli_error(refusal: &Refusal, verdicts: &[MemberVerdict], members: &[Strin
     with_remedies(error, refusal, verdicts, members)
 }
 
-/// Labels as words of a command line, except those in `without`.
+/// Members' labels as words of a command line, except the labels in `without`.
 pub fn words(members: &[String], without: &[String]) -> String {
     let kept = members.iter().filter(|member| !without.contains(member));
     kept.map(|member| shell_word(member).into_owned()).collect::<Vec<_>>().join(" ")
@@ -74,7 +74,8 @@ fn code(refusal: &Refusal, verdicts: &[MemberVerdict]) -> Code {
     }
 }
 
-/// The first member's fault if all members are broken; otherwise no array was found.
+/// The error code if no array was found: the first member's fault if all members are broken, else
+/// the code for no array.
 fn code_of_none(verdicts: &[MemberVerdict]) -> Code {
     let fault = verdicts.iter().find_map(|verdict| match (&verdict.verdict, &verdict.reason) {
         (_, Reason::Superblock(error)) => Some(match error.cause {
@@ -181,7 +182,7 @@ fn is_of_a_file(why: PplLogError) -> bool {
 
 const RANGES_SHOWN_MAX: usize = 16;
 
-/// The array's bytes at risk of reading wrong, in words.
+/// The array's bytes that may be wrong when they are read, in words.
 pub fn at_risk_words(risk: &AtRisk) -> String {
     let sectors = risk.ranges.iter().map(|range| &range.array_sectors);
     let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
@@ -392,7 +393,7 @@ fn with_remedies(
     }
 }
 
-/// Points to `rescue` for disks with partitions and for nearly sound superblocks.
+/// Adds the advice to use `rescue` if disks have partitions or nearly sound superblocks.
 fn no_members(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &str) -> CliError {
     let has_table = |verdict: &MemberVerdict| {
         matches!(verdict.reason, Reason::Holds(ForeignKind::Gpt | ForeignKind::Mbr))
@@ -437,7 +438,7 @@ fn too_few(error: CliError, examine: String, verdicts: &[MemberVerdict], all: &s
     error.remedy(Risk::Look, "See what each member is", examine)
 }
 
-/// Offers to continue from old copies that the operator put back on purpose.
+/// Adds the remedy to continue from old copies that the operator put back on purpose.
 fn accept_older(error: CliError, members: &str) -> CliError {
     let examine = format!("braid examine {members}");
     let look = format!("braid serve --read-only --accept-older {members}");
@@ -448,9 +449,9 @@ fn accept_older(error: CliError, members: &str) -> CliError {
         .remedy(Risk::Destroy, "If they were restored on purpose, go on from them", serve)
 }
 
-/// The mdadm command that gives the kernel all members of the array. md takes block devices only,
-/// and refuses everything if one is foreign. md chooses by its own rules: it may need a member that
-/// is stale here.
+/// The mdadm command that gives the kernel all members of the array. md accepts block devices only,
+/// and refuses all of them if one is foreign. md chooses members by its own rules, and may need a
+/// member that is stale for braid.
 fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
     let is_of_it = |verdict: &&MemberVerdict| match verdict.verdict {
         Verdict::Fresh { .. }
@@ -479,7 +480,7 @@ fn kernel_command(verdicts: &[MemberVerdict], members: &[String]) -> String {
     format!("mdadm --assemble /dev/md127 {}", words.collect::<Vec<_>>().join(" "))
 }
 
-/// How to make a read-only array writable.
+/// The remedy that makes a read-only array writable, and its command.
 fn out_of_read_only(reason: ReadOnlyReason, kernel: String) -> (&'static str, String) {
     match reason {
         ReadOnlyReason::Replacement { .. } | ReadOnlyReason::Ppl | ReadOnlyReason::Journal => {
@@ -503,7 +504,7 @@ fn of_array(verdicts: &[MemberVerdict], uuid: &[u8; 16]) -> Vec<String> {
     verdicts.iter().filter(of_it).map(|verdict| verdict.label.clone()).collect()
 }
 
-/// Slots in words: runs joined, at most one line.
+/// A list of slots in words, with runs joined, and at most one line long.
 fn numbers(slots: &[u16]) -> String {
     const RUNS_MAX: usize = 16;
     let mut runs: Vec<(u16, u16)> = Vec::new();

@@ -1,16 +1,16 @@
-//! Replays an array's parity logs: onto its members, or in memory if nothing may be written.
-//! `journal` does the same for a write journal.
+//! Replays an array's parity logs: onto its members, or in memory if nothing may be written. The
+//! module `journal` replays a write journal in the same way.
 //!
 //! The engine's machine decides (`braid_engine::replay`); this module reads and writes members for
-//! it, before anything else uses them.
+//! the machine, before anything else uses the members.
 //!
 //! ```text
 //!   assembled, dirty, with logs ─┬▶ serve --read-only   parity in memory, laid over the members
 //!                                └▶ replay              parity on the members, flushed
 //! ```
 //!
-//! With `--read-only` nothing on the members changes. A replay leaves superblocks and logs, so that
-//! braid or md can repeat it.
+//! With `--read-only` nothing on the members changes. A replay does not change superblocks and
+//! logs, so that braid or md can repeat the replay.
 
 pub mod journal;
 
@@ -33,7 +33,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::size::format_size;
 
-/// Most bytes of parity in memory: logs of mdadm's arrays cover a few MiB.
+/// Most bytes of replayed parity in memory: logs of mdadm's arrays cover only a few MiB.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 /// Most ranges that a message lists; for further ranges the message gives only their number.
 const RANGES_SHOWN: usize = 8;
@@ -41,21 +41,21 @@ const RANGES_SHOWN: usize = 8;
 /// Where the replay writes the parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayTarget {
-    /// Memory: reads of the members see it.
+    /// Writes to memory: reads of the members then return the parity.
     Memory,
-    /// The members.
+    /// Writes to the members.
     Members,
-    /// Nowhere: a dry run.
+    /// Writes nothing: a dry run.
     Nowhere,
 }
 
 impl ReplayTarget {
-    /// Whether the operator requested the replay; otherwise it runs because serving needs it.
+    /// Whether the operator requested the replay; otherwise serving needs the replay.
     pub fn is_requested(self) -> bool {
         self != Self::Memory
     }
 
-    /// The verb and the place of a replay to this target, for a sentence.
+    /// The verb and the place by which a sentence describes a replay to this target.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Memory => ("was", "in memory, nothing is written"),
@@ -84,7 +84,7 @@ pub enum ReplayResult {
 }
 
 impl ReplayResult {
-    /// The result and the remaining damage, in words.
+    /// The result of the replay and the remaining damage, in words.
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::Ppl(replayed) => replayed.lines(),
@@ -100,7 +100,7 @@ impl ReplayResult {
         }
     }
 
-    /// The result as JSON.
+    /// The result of the replay as JSON.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Ppl(replayed) => replayed.to_json(),
@@ -116,20 +116,20 @@ pub struct PplResult {
     kind: &'static str,
     report: Report,
     target: ReplayTarget,
-    /// Torn entries; their stripes stay as they are.
+    /// Number of torn log entries, whose stripes stay unchanged.
     torn: u32,
-    /// Unreadable logs, and why.
+    /// Labels of unreadable logs, each with the reason.
     unread: Vec<String>,
 }
 
-/// The members as a replay reads and writes them.
+/// The members of the array, as the replay reads and writes them.
 struct MemberDevices<'a> {
     array: &'a AssembledArray,
     members: &'a [Option<OpenMember>],
     labels: &'a [String],
     target: ReplayTarget,
     patches: Vec<Sectors>,
-    /// The cause of the last failure.
+    /// The cause of the last failed read or write.
     failure: Option<CliError>,
 }
 
@@ -153,7 +153,7 @@ impl<'a> MemberDevices<'a> {
         open.expect("members of the array are open")
     }
 
-    /// The sector of the slot's device that has this sector of the member's data.
+    /// Converts a sector of the member's data to a sector of the slot's device.
     fn sector(&self, slot: Slot, sector: u64) -> u64 {
         self.open(self.index(slot)).superblock.device.data_offset_sectors + sector
     }
@@ -163,7 +163,7 @@ impl<'a> MemberDevices<'a> {
         self.open(self.index(slot)).device.read_at(bytes, at).is_ok()
     }
 
-    /// Writes the slot's member and its replacement.
+    /// Writes to the slot's member and to its replacement.
     fn write(&mut self, slot: Slot, start: u64, bytes: &[u8]) -> bool {
         self.each_of_slot(slot, "writing", |open| {
             let sector = open.superblock.device.data_offset_sectors + start;
@@ -195,8 +195,8 @@ impl<'a> MemberDevices<'a> {
         true
     }
 
-    /// Keeps sectors of the slot's device in memory. Returns whether there is room for them;
-    /// otherwise `too_much` makes the error of the most bytes.
+    /// Keeps sectors of the slot's device in memory. Returns whether memory has room for them; if
+    /// not, `too_much` makes the error from the largest allowed size.
     fn keep(
         &mut self,
         slot: Slot,
@@ -260,7 +260,7 @@ fn log_of(array: &AssembledArray, slot: Slot) -> Option<&PplLog> {
     logs.find(|(of, _)| *of == slot).map(|(_, log)| log)
 }
 
-/// The present members, by slot.
+/// The members that are present, by slot.
 fn sources(array: &AssembledArray) -> Vec<Option<Source>> {
     let source = |occupant: &Occupant| Source {
         recovered_sectors: occupant.recovered_until,
@@ -269,7 +269,7 @@ fn sources(array: &AssembledArray) -> Vec<Option<Source>> {
     array.slots.iter().map(|slot| slot.as_ref().map(source)).collect()
 }
 
-/// The present members and their logs.
+/// The members that are present, and their logs.
 fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> Setup {
     let slots = (0..geometry.slots()).map(Slot);
     let log = |slot| {
@@ -281,10 +281,11 @@ fn setup(array: &AssembledArray, geometry: &StripeGeometry, finish: Finish) -> S
     Setup { geometry: *geometry, members, logs: slots.filter_map(log).collect(), finish }
 }
 
-/// Replays parity logs; `None` without any. With [`ReplayTarget::Memory`] reads see the new parity.
+/// Replays parity logs; `None` if there are no logs. With [`ReplayTarget::Memory`], reads return
+/// the new parity.
 ///
 /// # Errors
-/// An unfit log, a member that cannot be written, or more parity than `MEMORY_BYTES_MAX`.
+/// A log is unfit, a member cannot be written, or the parity exceeds `MEMORY_BYTES_MAX`.
 pub fn replay(
     array: &mut AssembledArray,
     members: &mut [Option<OpenMember>],
@@ -319,7 +320,7 @@ fn kind_of(array: &AssembledArray) -> &'static str {
     }
 }
 
-/// Makes reads of each slot's member return these sectors of its device.
+/// Makes reads of each slot's member return the sectors in `patches`, not those on the device.
 fn lay_over(array: &AssembledArray, members: &mut [Option<OpenMember>], patches: Vec<Sectors>) {
     for (occupant, sectors) in array.slots.iter().zip(patches) {
         let Some(index) = occupant.as_ref().map(|one| one.member) else { continue };
@@ -329,7 +330,7 @@ fn lay_over(array: &AssembledArray, members: &mut [Option<OpenMember>], patches:
     }
 }
 
-/// The array's ranges in words: the first few, and the number of the others.
+/// Ranges of the array in words: the first few, and the number of the others.
 fn shown(ranges: &[Range<u64>]) -> String {
     let shown = ranges.iter().take(RANGES_SHOWN);
     let shown = shown.map(|range| format!("{} to {}", range.start, range.end - 1));
@@ -358,7 +359,7 @@ fn not_replayed(kind: &str, why: String, labels: &[String]) -> CliError {
 }
 
 impl PplResult {
-    /// The result and the remaining damage, in words.
+    /// The result of the replay and the remaining damage, in words.
     pub fn lines(&self) -> Vec<String> {
         let Report { entries, written_sectors, unsettled, .. } = &self.report;
         let size = format_size(written_sectors * SECTOR_BYTES);
@@ -384,7 +385,7 @@ impl PplResult {
         lines
     }
 
-    /// The result as JSON.
+    /// The result of the replay as JSON.
     pub fn to_json(&self) -> Value {
         let Report { entries, written_sectors, unsettled, .. } = &self.report;
         json!({

@@ -9,8 +9,8 @@
 //! If another array has `NAME.control`, the socket is `UUID.control`.
 //!
 //! Each socket in the folder is asked for its array: several arrays may share a name, and a killed
-//! server leaves its socket behind. Questions have a short deadline, and a silent server is
-//! distinguished from one that is gone.
+//! server leaves its socket behind. Requests have a short deadline, and a silent server is
+//! distinguished from a server that is gone.
 //!
 //! `serve` makes the folder and the sockets.
 
@@ -29,17 +29,17 @@ use braid_console::regular::read_text;
 /// The host's PID namespace, by its fixed number (`PROC_PID_INIT_INO`, linux/proc_ns.h).
 const FIRST_PROCESSES: &str = "pid:[4026531836]";
 
-/// Files of Docker's and Podman's containers, also with the host's PID namespace.
+/// Files that Docker's and Podman's containers have, even with the host's PID namespace.
 const CONTAINERS: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 
 const SUFFIX: &str = "control";
 
-/// Servers asked at once: each takes a thread and a descriptor.
+/// Most servers to ask at a time: each needs a thread and a descriptor.
 const ASKED_AT_ONCE: usize = 32;
 
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 
-/// Deadline of a server's answer.
+/// Deadline for a server's answer.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 fn chosen_folder() -> Option<PathBuf> {
@@ -47,7 +47,8 @@ fn chosen_folder() -> Option<PathBuf> {
     folder.is_absolute().then_some(folder)
 }
 
-/// `$BRAID_RUNTIME_DIR`; else `/run/braid` for root, a folder of the XDG runtime folder for others.
+/// The runtime folder: `$BRAID_RUNTIME_DIR`; else `/run/braid` for root, or a folder in the XDG
+/// runtime folder for other users.
 pub fn folder() -> PathBuf {
     if let Some(folder) = chosen_folder() {
         return folder;
@@ -64,11 +65,12 @@ pub fn folder() -> PathBuf {
         .map_or_else(fallback, |folder| folder.join("braid"))
 }
 
-/// Whether files in the folder outlive the server in every case except a power cut. They do not in
-/// a container, which may end with its process, nor in the folder of a user's session.
+/// Whether files in the runtime folder outlive the server in every case except a power cut. In a
+/// container, which may end with its process, they do not, nor in the folder of a user's session.
 pub fn outlives_server() -> bool {
     let is_of_host = || !CONTAINERS.iter().any(|sign| Path::new(sign).exists());
-    // The operator vouches for a folder that they chose.
+    // If the operator chose the folder, its files are assumed to outlive the server, except in the
+    // folder of a user's session.
     let is_of_system = match chosen_folder() {
         Some(folder) => !folder.starts_with("/run/user"),
         None => rustix::process::geteuid().is_root() && is_of_host(),
@@ -87,7 +89,7 @@ pub fn note_path(control: &Path) -> PathBuf {
     control.with_extension("command")
 }
 
-/// The command that serves the socket's array again, if the server left it behind.
+/// The command that serves the socket's array again, if the server left its file behind.
 pub fn command_again(control: &Path) -> Option<String> {
     let path = note_path(control);
     let text = read_text(&path, NOTE_BYTES_MAX).ok()?;
@@ -104,7 +106,7 @@ pub struct RunningArray {
 }
 
 impl RunningArray {
-    /// A client with the usual deadline.
+    /// A client of the array's control socket with the usual deadline.
     pub fn client(&self) -> Client<'_> {
         Client::new(&self.control, Some(PATIENCE))
     }
@@ -126,12 +128,12 @@ impl RunningArray {
     }
 }
 
-/// A socket where no array answered, and why.
+/// A control socket at which no array answered, and the reason.
 #[derive(Debug)]
 pub struct Silent {
     /// The path of the control socket.
     pub control: PathBuf,
-    /// The cause.
+    /// Why no array answered.
     pub error: CliError,
 }
 
@@ -140,11 +142,11 @@ pub struct Silent {
 pub struct RunningArrays {
     /// Arrays that answered.
     pub running: Vec<RunningArray>,
-    /// Sockets where none did.
+    /// Control sockets at which no array answered.
     pub silent: Vec<Silent>,
 }
 
-/// Asks every socket in the runtime folder.
+/// Asks every control socket in the runtime folder for its array.
 pub fn all() -> RunningArrays {
     all_in(&folder())
 }
@@ -182,7 +184,8 @@ fn all_in(folder: &Path) -> RunningArrays {
     all
 }
 
-/// Asks several sockets at a time, so that silent servers cost one deadline for the whole batch.
+/// Asks several control sockets at a time, so that silent servers delay a whole batch by one
+/// deadline only.
 fn ask_all(paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<Array, ClientError>)> {
     let mut answers = Vec::with_capacity(paths.len());
     for batch in paths.chunks(ASKED_AT_ONCE) {
@@ -194,7 +197,7 @@ fn ask_all(paths: Vec<PathBuf>) -> Vec<(PathBuf, Result<Array, ClientError>)> {
             };
             let asked: Vec<_> = batch.iter().map(begin).collect();
             for (path, asked) in batch.iter().zip(asked) {
-                // If no thread could start, asks on this one.
+                // If no thread could start, asks on the current thread.
                 let answer = asked.map_or_else(
                     || ask(path),
                     |asked| asked.join().expect("asking does not panic"),
@@ -210,10 +213,10 @@ fn ask(control: &Path) -> Result<Array, ClientError> {
     Client::new(control, Some(PATIENCE)).get("/v1/array")
 }
 
-/// The array of a word: a path, a name or a UUID.
+/// The running array that a word names: by path, name or UUID.
 ///
 /// # Errors
-/// No array matches, or several do, or its server does not answer.
+/// No array matches, several arrays match, or the array's server does not answer.
 pub fn find(word: &str) -> Result<RunningArray, CliError> {
     if word.contains('/') {
         let control = PathBuf::from(word);
@@ -240,7 +243,7 @@ fn find_in(all: RunningArrays, word: &str) -> Result<RunningArray, CliError> {
     }
 }
 
-/// The digits of a UUID, in mdadm's and braid's form or in a file's name.
+/// The number in a UUID's digits, in mdadm's and braid's form or in that of a file's name.
 fn hexadecimal(text: &str) -> Option<u128> {
     let digits: String = text.chars().filter(|c| !matches!(c, ':' | '-')).collect();
     u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)
@@ -267,7 +270,7 @@ pub fn none_served() -> CliError {
     error.remedy(Risk::Look, "See the served arrays", "braid list")
 }
 
-/// Error for a word that matches no array. A socket that a server left behind may match.
+/// Error for a word that matches no array. A killed server's control socket may match.
 fn none(word: &str, all: RunningArrays) -> CliError {
     let stem = |silent: &Silent| {
         silent.control.file_stem().map(|stem| stem.to_string_lossy().into_owned())
@@ -299,7 +302,7 @@ fn none(word: &str, all: RunningArrays) -> CliError {
     error.remedy(Risk::Look, "See the served arrays", "braid list")
 }
 
-/// The error of a socket where no array answered.
+/// Error for a control socket at which no array answered.
 pub fn unanswered(control: &Path, error: &ClientError) -> CliError {
     let place = control.display();
     let socket = shell_word(&control.to_string_lossy()).into_owned();

@@ -1,5 +1,5 @@
-//! Files in the state folder with copies of windows that a reshape overwrites: where they are, and
-//! which arrays have one that counts. [`braid_runtime::WindowCopy`] has their content.
+//! Files in the state folder with copies of windows that a reshape overwrites: their paths, and
+//! which arrays have a valid copy. [`braid_runtime::WindowCopy`] has their content.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use braid_assembly::ProbedMember;
 use braid_ondisk::{Superblock, format_uuid};
 use braid_runtime::{ReshapePoint, WindowCopy};
 
-/// The folder of what changes of shape keep in the state folder.
+/// The folder in the state folder for files about changes of shape.
 const FOLDER: &str = "reshape";
 
 /// The file with copies of an array's windows.
@@ -17,19 +17,19 @@ pub fn path(state_dir: &Path, uuid: &[u8; 16]) -> PathBuf {
     state_dir.join(FOLDER).join(format!("{}.copy", format_uuid(uuid)))
 }
 
-/// The file with the name of the parity log or the bitmap that rests during a change of shape.
+/// The file that names the parity log or bitmap which an array lacks during a change of shape.
 #[must_use]
 pub fn log_note(state_dir: &Path, uuid: &str) -> PathBuf {
     state_dir.join(FOLDER).join(uuid)
 }
 
-/// The file with the bytes at which an array ends for clients, if that is before its own end.
+/// The file with the byte at which an array ends for clients, if that is before its own end.
 #[must_use]
 pub fn end_note(state_dir: &Path, uuid: &str) -> PathBuf {
     state_dir.join(FOLDER).join(format!("{uuid}.array-size"))
 }
 
-/// UUIDs of the members' arrays whose window in place such a file knows.
+/// UUIDs of the members' arrays that have a valid copy of a window moved in place.
 #[must_use]
 pub fn of(state_dir: &Path, members: &[ProbedMember]) -> Vec<[u8; 16]> {
     let superblocks = members.iter().filter_map(|member| member.probe.newest());

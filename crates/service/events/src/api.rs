@@ -1,8 +1,8 @@
 //! Additions of events to the control API: the stream `GET /v1/events`, and `GET /metrics`.
 //!
 //! Invariants
-//! - from its answer's head on, a follower gets each event once, in order, and its stream ends with
-//!   the teller `[check: the_stream_has_each_event_once_and_ends_with_telling]`;
+//! - from the head of its answer on, a follower gets each event once, in order, and the follower's
+//!   stream ends with the teller `[check: the_stream_has_each_event_once_and_ends_with_telling]`;
 //! - followers are limited, so that they leave connections for other clients
 //!   `[check: followers_are_limited]`.
 
@@ -26,10 +26,10 @@ use crate::teller::Voice;
 /// Most followers at a time: the control socket has four times as many connections.
 pub const FOLLOWERS_MAX: usize = 8;
 
-/// The media type of lines of JSON.
+/// The media type of a stream of JSON lines.
 const LINES: &str = "application/x-ndjson";
 
-/// The shipped schema, which the document contains unchanged.
+/// The shipped schema of an event, which the API document contains unchanged.
 const SHIPPED: &str = include_str!("../../../../docs/event.schema.json");
 
 impl JsonSchema for Event {
@@ -44,7 +44,7 @@ impl JsonSchema for Event {
     }
 }
 
-/// Adds these operations to an API.
+/// Adds the operations of events and metrics to an API.
 #[must_use]
 pub fn with_telling(api: Api, voice: &Voice, source: Arc<dyn Source>) -> Api {
     let events = Operation::new(
@@ -62,7 +62,7 @@ pub fn with_telling(api: Api, voice: &Voice, source: Arc<dyn Source>) -> Api {
 
 type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// The handler of the stream of events.
+/// Returns the handler of requests for the stream of events.
 fn following(voice: &Voice) -> impl Fn() -> Answering + Clone + Send + Sync + 'static + use<> {
     let (voice, room) = (voice.clone(), Arc::new(Semaphore::new(FOLLOWERS_MAX)));
     move || {
@@ -146,7 +146,7 @@ mod tests {
                 text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
             let ids: Vec<u64> = events.iter().map(|event| event.id).collect();
             assert_eq!(ids, (1..=100).collect::<Vec<_>>());
-            // A follower that comes after the end of telling gets an empty stream.
+            // A follower that comes after the teller has ended gets an empty stream.
             assert_eq!(rest(follow().await).await, "");
         });
     }

@@ -1,12 +1,12 @@
-//! The deadline of the end of telling, once the end has begun.
+//! The deadline by which event delivery must end, once its end has begun.
 //!
 //! Hooks may take long, and the server does not wait long for hooks at its end. So all waits of
-//! hooks pass through here: they last for a given time, or until the deadline.
+//! hooks use this module: a wait lasts for a given time, or until the deadline.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shared by all threads of one [`crate::Teller`].
+/// The deadline that all threads of one [`crate::Teller`] share.
 #[derive(Debug, Default)]
 pub struct Ending {
     deadline: Mutex<Option<Instant>>,
@@ -14,15 +14,15 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Begins the end; the earliest deadline counts.
+    /// Begins the end of event delivery; the earliest of several deadlines counts.
     pub fn begin(&self, deadline: Instant) {
         let mut told = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         *told = Some(told.map_or(deadline, |earlier| earlier.min(deadline)));
         self.begun.notify_all();
     }
 
-    /// `wanted`, or the time until the deadline if that is shorter; `None` once the deadline has
-    /// passed.
+    /// Returns `wanted`, or the time until the deadline if that is shorter; `None` once the
+    /// deadline has passed.
     #[must_use]
     pub fn allows(&self, wanted: Duration) -> Option<Duration> {
         let told = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,7 +31,7 @@ impl Ending {
         Some(allowed).filter(|_| left.is_none_or(|left| !left.is_zero()))
     }
 
-    /// Waits for `wanted`, or until the deadline; returns whether it waited in full.
+    /// Waits for `wanted`, or until the deadline; returns whether the wait lasted in full.
     #[must_use]
     pub fn sleep(&self, wanted: Duration) -> bool {
         let until = Instant::now() + wanted;

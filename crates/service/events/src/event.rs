@@ -1,8 +1,9 @@
 //! An event: one change of state, reported exactly once.
 //!
-//! A [`Change`] has a kind and a time; the [`crate::teller`] alone numbers it, which makes it an
-//! [`Event`]. In JSON an event is one object in one line. docs/monitoring.md describes its fields,
-//! docs/event.schema.json its schema. Fields and words stay, or [`SCHEMA`] changes.
+//! A [`Change`] has a kind and a time. Only the [`crate::teller`] numbers a change, which makes it
+//! an [`Event`]. In JSON an event is one object in one line. docs/monitoring.md describes an
+//! event's fields, docs/event.schema.json its schema. Fields and words never change, or [`SCHEMA`]
+//! changes.
 //!
 //! Invariants
 //! - reading returns the written event `[check: an_event_is_read_back_as_it_was]`;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::kind::{Kind, Severity};
 
-/// The version of the JSON.
+/// The version of an event's form in JSON.
 pub const SCHEMA: u32 = 1;
 
 /// A moment in UTC, to the microsecond: `2026-11-20T23:36:03.123456Z`.
@@ -35,7 +36,7 @@ impl Moment {
         Self::from_unix(since)
     }
 
-    /// The moment at this time after the start of 1970.
+    /// The moment that is `since` after the start of 1970.
     #[must_use]
     pub fn from_unix(since: Duration) -> Self {
         let seconds = since.as_secs().min(SECONDS_MAX);
@@ -111,7 +112,7 @@ pub struct Why {
 }
 
 impl Why {
-    /// The cause, with the label of its member.
+    /// The failure in `cause`, with the label of the member that failed.
     #[must_use]
     pub fn new(cause: &braid_runtime::Cause, member: &str) -> Self {
         let has_place = cause.sectors > 0;
@@ -240,7 +241,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// A change with the present time.
+    /// Makes a change with the present time.
     #[must_use]
     pub fn now(kind: Kind, message: impl Into<String>) -> Self {
         Self {
@@ -255,14 +256,14 @@ impl Change {
         }
     }
 
-    /// Adds consequences and remedies.
+    /// Adds advice to a change: consequences and remedies.
     #[must_use]
     pub fn advising(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// Sets the affected member.
+    /// Sets the member that the change affects.
     #[must_use]
     pub fn of(mut self, member: &str, slot: Option<u16>) -> Self {
         self.subject = Some(Subject { member: member.to_owned(), slot });
@@ -276,14 +277,14 @@ impl Change {
         self
     }
 
-    /// Adds a value; `name` is in lower case, words joined by `_`, the unit last.
+    /// Adds a value to the change; `name` is in lower case, words joined by `_`, the unit last.
     #[must_use]
     pub fn with(mut self, name: &str, detail: impl Into<Detail>) -> Self {
         self.details.insert(name.to_owned(), detail.into());
         self
     }
 
-    /// Adds the result of a job.
+    /// Adds the result of a job to the change.
     #[must_use]
     pub fn ended(mut self, outcome: Outcome, counts: &[(&str, u64)]) -> Self {
         let counts = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
@@ -291,7 +292,7 @@ impl Change {
         self
     }
 
-    /// The additional value of this name, if it is a word.
+    /// The change's additional value with this name, if the value is a word.
     #[must_use]
     pub fn word(&self, name: &str) -> Option<&str> {
         match self.details.get(name) {
@@ -300,7 +301,7 @@ impl Change {
         }
     }
 
-    /// The additional value of this name, if it is a number.
+    /// The change's additional value with this name, if the value is a number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         match self.details.get(name) {
@@ -329,7 +330,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Numbers a change.
+    /// Makes an event of a change by giving it a number.
     #[must_use]
     pub fn new(id: u64, identity: &Identity, change: Change) -> Self {
         Self {

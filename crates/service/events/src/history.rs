@@ -6,20 +6,20 @@
 //!       previous.jsonl     the former current file, full
 //! ```
 //!
-//! Each file is limited to half the bound: when the current file is full, it replaces the previous
-//! one. So the history has between half the bound and the bound, and never more. A line is durable
-//! when [`History::append`] returns. Torn lines and other lines that are no events are dropped. A
-//! lock on the folder allows one writer; any process may read. The folder may be deleted at any
-//! time: numbers then begin at 1 again.
+//! Each file is limited to half of the history's bound: when the current file is full, it replaces
+//! the previous file. So a history that has reached half its bound stays between half the bound and
+//! the bound. A line is durable when [`History::append`] returns. Torn lines, and other lines that
+//! are no events, are dropped. A lock on the folder allows one writer; any process may read. The
+//! folder may be deleted at any time: event numbers then begin at 1 again.
 //!
 //! Events that cannot be written, say on a full disk, stay in memory, up to [`UNWRITTEN_MAX`], and
 //! are written before later ones.
 //!
 //! Invariants
-//! - after a crash at any byte, the whole lines before it are read, and numbers continue
-//!   `[check: a_tail_torn_at_any_byte_is_dropped]`;
-//! - a disk that is full at any byte tears no line, and loses no event until there is room again
-//!   `[check: a_disk_full_at_any_byte_loses_nothing]`;
+//! - after a crash at any byte, the whole lines before that byte are read, and event numbers
+//!   continue `[check: a_tail_torn_at_any_byte_is_dropped]`;
+//! - a disk that becomes full at any byte tears no line, and loses no event until there is room
+//!   again `[check: a_disk_full_at_any_byte_loses_nothing]`;
 //! - the history never exceeds its bound `[check: it_never_outgrows_its_bound]`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,18 +34,18 @@ use crate::event::Event;
 /// The default bound of a history: some thousand events.
 pub const BYTES_MAX: u64 = 1 << 20;
 
-/// The least bound: a line with the longest paths fits in half of it.
+/// The smallest allowed bound: a line with the longest paths fits in half of this bound.
 pub const BYTES_MAX_MIN: u64 = 128 << 10;
 
-/// Most events that wait for room on the disk; a further one replaces the oldest.
+/// Most events that wait for room on the disk; a further event replaces the oldest.
 pub const UNWRITTEN_MAX: usize = 256;
 
-/// Most bytes read of a file: no history writes more.
+/// Most bytes to read of a history's file: no history writes more.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
-/// How long to wait for the lock of a history.
+/// Longest wait for the lock of a history.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
-/// Interval of tries to take the lock.
+/// Interval between tries to take the lock of a history.
 const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 const CURRENT: &str = "current.jsonl";
@@ -60,7 +60,7 @@ pub enum HistoryError {
     /// An error of the operating system.
     #[error("{}: {source}", path.display())]
     System {
-        /// The folder or file.
+        /// The folder or file at which the error occurred.
         path: PathBuf,
         /// The error.
         #[source]
@@ -105,7 +105,7 @@ pub fn read(folder: &Path) -> io::Result<Vec<Event>> {
     Ok(events.into_values().collect())
 }
 
-/// The bytes of a file, up to a history's limit; empty if it does not exist.
+/// The bytes of a file, up to a history's limit; empty if the file does not exist.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match File::open(path) {
@@ -121,7 +121,7 @@ struct Parsed {
     whole_bytes: u64,
 }
 
-/// Events of the file, and the length of its whole lines.
+/// Parses the content of a file into events, and the length of its whole lines.
 fn parse(bytes: &[u8]) -> Parsed {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     let lines = bytes[..end].split(|byte| *byte == b'\n');
@@ -129,9 +129,9 @@ fn parse(bytes: &[u8]) -> Parsed {
     Parsed { events, whole_bytes: end as u64 }
 }
 
-/// The two files, for writing.
+/// The two files of a history, for writing.
 trait Store {
-    /// Appends to the current file, durably. After an error the file may have a part of `bytes`.
+    /// Appends to the current file, durably. After an error, the file may have a part of `bytes`.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the current file to `length_bytes`.
     fn cut(&mut self, length_bytes: u64) -> io::Result<()>;
@@ -139,7 +139,7 @@ trait Store {
     fn turn(&mut self) -> io::Result<()>;
 }
 
-/// The files in a locked folder.
+/// The history's files in a folder that this process has locked.
 struct Folder {
     path: PathBuf,
     folder: File,
@@ -184,7 +184,7 @@ impl std::fmt::Debug for History {
 
 impl History {
     /// Opens and locks the history in `folder`. Creates the folder if its parent exists, and cuts
-    /// off a torn tail. The history takes at most `bytes_max` on disk.
+    /// off a torn tail. The history takes at most `bytes_max` bytes on disk.
     ///
     /// # Errors
     /// Another process has the lock, or the operating system refuses.
@@ -216,7 +216,7 @@ impl History {
         let events = previous.events.into_iter().chain(current.events);
         let last = events.max_by_key(|event| event.id);
         let mut log = Log::new(files, current.whole_bytes, bytes_max / 2);
-        // If the torn tail cannot be cut off now, the next append does it first.
+        // If the torn tail cannot be cut off now, the next append cuts it off first.
         log.is_torn = true;
         Ok(Self {
             log,
@@ -238,13 +238,13 @@ impl History {
         self.last.as_ref()
     }
 
-    /// The number of the next event: the least that is unused.
+    /// The number of the next event, which is the lowest unused number.
     #[must_use]
     pub fn next_id(&self) -> u64 {
         self.next_id
     }
 
-    /// Writes an event durably, after those that are still unwritten.
+    /// Writes an event durably, after the events that are still unwritten.
     ///
     /// # Errors
     /// The event cannot be written; it stays in memory for the next append, or for
@@ -269,15 +269,15 @@ impl History {
         self.log.unwritten.len()
     }
 
-    /// Number of unwritten events that later ones replaced.
+    /// Number of unwritten events that later events replaced.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.log.lost
     }
 }
 
-/// Takes the lock of a history. A child of a process that has just ended may hold it for a moment,
-/// so it is tried again.
+/// Takes the lock of a history. A child of a process that has just ended may hold the lock for a
+/// moment, so the function tries several times.
 fn take_lock(folder: &File) -> Result<(), TryLockError> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -300,7 +300,7 @@ fn line_of(event: &Event) -> Vec<u8> {
 struct Log<S> {
     store: S,
     length_bytes: u64,
-    /// The limit of a file.
+    /// The largest allowed length of one file, in bytes.
     file_bytes_max: u64,
     /// Whether a torn tail may follow the whole lines.
     is_torn: bool,

@@ -1,8 +1,8 @@
 //! Kinds of events: the words of mdadm's monitor, and braid's own where md has none.
 //!
-//! Words are part of the interface: they stay, and new ones may come. An unknown word is kept, so
-//! that an older braid can read the history of a newer one. mdadm's words and severities come from
-//! its manual page (`mdadm(8)`, MONITOR MODE).
+//! Words are part of the interface: they never change, and new words may be added. An unknown word
+//! is kept, so that an older braid can read the history of a newer one. mdadm's words and
+//! severities come from its manual page (`mdadm(8)`, MONITOR MODE).
 //!
 //! Invariants
 //! - each word is read back as its kind, and an unknown word stays unchanged
@@ -36,10 +36,10 @@ impl Severity {
     }
 }
 
-/// Declares the kinds that are one word each.
+/// Declares the kinds of events that are one word each.
 macro_rules! kinds {
     ($($(#[doc = $text:literal])+ $name:ident $severity:ident,)+) => {
-        /// Kinds of changes.
+        /// A kind of change to an array.
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Kind {
             $($(#[doc = $text])+ $name,)+
@@ -149,13 +149,13 @@ kinds! {
 pub struct Percent(u8);
 
 impl Percent {
-    /// `None` if it exceeds 100.
+    /// Makes a percentage; `None` if `percent` exceeds 100.
     #[must_use]
     pub const fn new(percent: u8) -> Option<Self> {
         if percent <= 100 { Some(Self(percent)) } else { None }
     }
 
-    /// The number.
+    /// The percentage as a number.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
@@ -173,14 +173,14 @@ impl Kind {
         }
     }
 
-    /// Whether events of this kind are mailed: critical ones, and tests of mail.
+    /// Whether events of this kind are mailed: critical events, and tests of mail.
     #[must_use]
     pub fn is_mailed(&self) -> bool {
         self.severity() == Severity::Critical
             || matches!(self, Self::TestMessage | Self::SparesMissing)
     }
 
-    /// The kind of a word.
+    /// The kind that a word names.
     #[must_use]
     pub fn of(word: &str) -> Self {
         let is_it = |kind: &&Self| kind.named().is_some_and(|(name, _)| name == word);

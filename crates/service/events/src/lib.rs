@@ -1,8 +1,8 @@
 //! Events: changes of an array, kept in a history and sent to operators and programs.
 //!
-//! Its place: next to the server. The program that serves an array turns the engine's notices into
-//! changes ([`notice`]) and tells them to a [`Teller`]. This crate is off the data path, and delays
-//! no request.
+//! This crate stands next to the server. The program that serves an array turns the engine's
+//! notices into changes ([`notice`]), and passes these to a [`Teller`]. This crate is off the data
+//! path, and delays no request.
 //!
 //! ```text
 //!   notice (engine) ──▶ change ──▶ teller ──▶ history on disk
@@ -24,9 +24,10 @@
 //! ```
 //!
 //! [`with_telling`] extends the control API, and [`metrics`] serves numbers as text. [`service`]
-//! reports to the service manager and feeds its watchdog; [`sockets`] takes its listening sockets.
+//! reports to the service manager and feeds its watchdog; [`sockets`] takes over its listening
+//! sockets.
 //!
-//! It decides nothing about the array, and reads no member.
+//! This crate decides nothing about the array, and reads no member.
 #![forbid(unsafe_code)]
 
 mod api;

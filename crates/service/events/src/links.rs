@@ -1,15 +1,17 @@
-//! Events of connections to members on other hosts: the engine sends no notices of these. Pure.
+//! Events about connections to members on other hosts, of which the engine sends no notices. The
+//! module is pure.
 //!
 //! ```text
 //!   connected ─ a look finds it down: LinkLost ─▶ lost ─ a look finds it up: LinkBack ─▶ connected
 //!   connected ─ it was made anew between two looks: LinkBack ─▶ connected
 //! ```
 //!
-//! A member that returns is in no list for a moment, between its old name and its new one. So its
-//! loss is forgotten only when it has been in none for ten seconds.
+//! A member that returns is in no list of members for a moment, between its old name and its new
+//! one. So the loss of its connection is forgotten only when the member has been in no list for ten
+//! seconds.
 //!
 //! Invariants
-//! - a loss is reported once, and so is its end
+//! - each loss of a connection is reported once, and so is its end
 //!   `[check: each_loss_and_its_end_are_reported_once]`.
 
 use std::collections::BTreeMap;
@@ -18,10 +20,11 @@ use std::time::Duration;
 use crate::event::Change;
 use crate::kind::Kind;
 
-/// How long a member that is in no list is remembered: longer than a return writes superblocks.
+/// How long a member that is in no list of members is remembered. This is longer than a member's
+/// return takes to write superblocks.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// The connection to a member on another host, at a look.
+/// The state of the connection to a member on another host, when it was looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkLook {
     /// The member's URI.
@@ -30,21 +33,21 @@ pub struct LinkLook {
     pub slot: Option<u16>,
     /// Whether the member's server can be reached, as far as is known.
     pub is_up: bool,
-    /// Connections that were made anew after a loss.
+    /// Number of times that the connection was renewed after a loss.
     pub reconnects: u64,
-    /// The cause of the last loss; empty if there was none.
+    /// The cause of the last loss of the connection; empty if there was no loss.
     pub last_loss: String,
-    /// Mean time of the last requests.
+    /// Mean time of the last requests to the member's server.
     pub mean_latency: Duration,
 }
 
-/// The connections at the last look.
+/// The connections to members on other hosts, as of the last look.
 #[derive(Debug, Default)]
 pub struct Links(BTreeMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
-    /// The last look that found the member.
+    /// The time of the last look that found the member.
     seen: Duration,
     reconnects: u64,
     /// The present loss of the connection.
@@ -53,14 +56,15 @@ struct Known {
 
 #[derive(Clone, Copy, Debug)]
 struct Loss {
-    /// When a look found the connection lost.
+    /// The time when a look found the connection lost.
     since: Duration,
-    /// The member's slot then. A member that was away waits for its slot as a spare for a moment.
+    /// The member's slot when the loss was found. A member that was away waits for its slot as a
+    /// spare for a moment.
     slot: Option<u16>,
 }
 
 impl Links {
-    /// The changes since the last look. `now` is the time since an arbitrary start.
+    /// The changes of connections since the last look. `now` is the time since an arbitrary start.
     pub fn changes(&mut self, array: &str, now: Duration, looks: &[LinkLook]) -> Vec<Change> {
         self.0.retain(|_, known| now.saturating_sub(known.seen) < REMEMBERED);
         looks.iter().filter_map(|look| self.change(array, now, look)).collect()
@@ -104,7 +108,8 @@ fn lost(array: &str, look: &LinkLook) -> Change {
     change.advising("its requests wait, and are sent again as soon as its server answers")
 }
 
-/// `after` is `None` for a connection that was lost and made anew between two looks.
+/// The event that a connection is back. `after` is `None` for a connection that was lost and
+/// renewed between two looks.
 fn back(array: &str, look: &LinkLook, after: Option<Duration>) -> Change {
     let (subject, milliseconds) = (subject(array, look), |time: Duration| number(time.as_millis()));
     let message = match after.map(milliseconds) {
@@ -147,24 +152,24 @@ mod tests {
                 links.changes("tank", Duration::from_millis(ms), &[look(is_up, reconnects)]);
             changes.iter().map(|one| (one.kind.clone(), one.number("after_ms"))).collect()
         };
-        // Losses before the first look are none of this run's.
+        // Losses of connections before the first look are not reported.
         assert_eq!(kinds(0, true, 7), []);
         assert_eq!(kinds(1000, true, 7), []);
         assert_eq!(kinds(2000, false, 7), [(Kind::LinkLost, None)]);
         assert_eq!(kinds(3000, false, 7), []);
-        // It was back and lost again between two looks.
+        // The connection was back and lost again between two looks.
         assert_eq!(kinds(4000, false, 8), []);
         assert_eq!(kinds(5500, true, 9), [(Kind::LinkBack, Some(3500))]);
         assert_eq!(kinds(6500, true, 9), []);
         assert_eq!(kinds(7500, true, 11), [(Kind::LinkBack, None)]);
-        // A member that leaves the array while it is down, and comes as a new one.
+        // The member leaves the array while its connection is down, and returns as a new member.
         assert_eq!(kinds(8500, false, 11), [(Kind::LinkLost, None)]);
         assert_eq!(links.changes("tank", Duration::from_secs(9), &[]), []);
         assert_eq!(links.changes("tank", Duration::from_secs(19), &[look(true, 0)]), []);
     }
 
-    /// Regression: a look during the return found the member in no list, and nothing told that the
-    /// connection was back.
+    /// Regression: a look during a member's return found the member in no list, so the return of
+    /// the connection was not reported.
     #[test]
     fn a_member_that_is_in_no_list_for_a_moment_is_still_told_back() {
         let mut links = Links::default();
@@ -176,12 +181,13 @@ mod tests {
         assert_eq!(kinds(1, &[look(false, 0)]), [Kind::LinkLost]);
         assert_eq!(kinds(2, &[]), []);
         assert_eq!(kinds(3, &[look(true, 1)]), [Kind::LinkBack]);
-        // It is in none between its loss and its return, and nothing is told twice.
+        // The member is in no list between its loss and its return, and nothing is reported twice.
         assert_eq!(kinds(4, &[]), []);
         assert_eq!(kinds(5, &[look(true, 1)]), []);
     }
 
-    /// Regression: a member that returns waits as a spare for a moment, and its event had no slot.
+    /// Regression: a returning member waits as a spare for a moment, and the event about its
+    /// connection had no slot.
     #[test]
     fn a_connection_that_is_back_has_the_slot_of_its_loss() {
         let mut links = Links::default();

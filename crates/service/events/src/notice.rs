@@ -1,8 +1,8 @@
-//! Maps the engine's notices to events; pure.
+//! Maps the engine's notices to events; the mapping is pure.
 //!
 //! The engine sends each notice once, after its content is durable. The mapping remembers which
-//! members are being recovered, because md has its own word for the failure of such a member.
-//! Notices without interest for people become no event.
+//! members are being recovered, because md has its own word for the failure of a member in
+//! recovery. Notices that do not interest people become no event.
 
 use std::collections::BTreeSet;
 
@@ -17,24 +17,24 @@ use braid_console::output::shell::shell_word;
 use crate::event::{Change, Moment, Outcome, Why};
 use crate::kind::{Kind, Percent};
 
-/// Names of array and members, and the array's tolerance.
+/// Names of the array and its members, and the reliability of its redundancy.
 #[derive(Clone, Copy)]
 pub struct Names<'a> {
     /// The array's name.
     pub array: &'a str,
     /// A member's path, as given to braid.
     pub member: &'a dyn Fn(MemberId) -> String,
-    /// How reliably the content of a lost member is computed.
+    /// The doubt about content that is computed for a lost member.
     pub doubt: Doubt,
 }
 
-/// Possible disagreements in an array that was dirty when it was started.
+/// How redundancy may disagree with data in an array that was dirty when it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doubt {
-    /// Redundancy agrees.
+    /// Redundancy agrees with the data.
     #[default]
     Nothing,
-    /// Parity may not fit.
+    /// Parity may not fit the data.
     Parity,
     /// Copies may differ.
     Copies,
@@ -53,7 +53,7 @@ impl Mapping {
         Self { recovering: recovering.into_iter().collect() }
     }
 
-    /// The event of the next notice, if it has one.
+    /// The change that the next notice reports; `None` if it reports no change.
     pub fn change(&mut self, notice: &Notice, time: Moment, names: Names<'_>) -> Option<Change> {
         let mut change = change(notice, names)?;
         match notice {
@@ -77,7 +77,7 @@ impl Mapping {
 
 fn change(notice: &Notice, names: Names<'_>) -> Option<Change> {
     let Names { array, member: label, .. } = names;
-    // The member's name, its failure, and the cause in words.
+    // The failed member's name, the failure, and its cause in words.
     let failed = |member: &MemberId, cause: &Cause| {
         let why = Why::new(cause, &label(cause.member));
         (label(*member), why.to_string(), why)
@@ -336,7 +336,7 @@ fn found_words(found: &Finding, names: Names<'_>) -> Change {
     }
 }
 
-/// `slots 1, 3`, or their number if not all are known.
+/// `slots 1, 3`; if not all slots are known, their number.
 fn slots_words(candidates: &Candidates) -> String {
     let named = candidates.named();
     if usize::from(candidates.count()) > named.len() {
@@ -346,7 +346,7 @@ fn slots_words(candidates: &Candidates) -> String {
     format!("slots {}", numbers.join(", "))
 }
 
-/// A job's kinds of events, and its name in a sentence.
+/// The event kinds for a job's begin and end, and the job's name in a sentence.
 const fn kinds(kind: JobKind) -> (Kind, Kind, &'static str) {
     match kind {
         JobKind::Resync => (Kind::ResyncStarted, Kind::ResyncFinished, "resync"),
@@ -405,7 +405,7 @@ fn ended(progress: &JobProgress, end: JobEnd, array: &str) -> Change {
     let (_, kind, name) = kinds(progress.kind);
     let (outcome, word, how) = match end {
         JobEnd::Completed => (Outcome::Completed, "completed", "is over"),
-        // No position of a check is kept: the next one begins at the start.
+        // The position of an interrupted check is not stored: the next check begins at the start.
         JobEnd::Interrupted if progress.kind.is_check() => {
             (Outcome::Aborted, "interrupted", "was interrupted before it was complete")
         }
@@ -481,7 +481,7 @@ fn lost(array: &str, offset_bytes: u64, length_bytes: u64) -> Change {
     said_again(change.with("ranges", 1), array)
 }
 
-/// Writes the message again, with the total of all lost ranges.
+/// Writes the message about lost ranges anew, with the total of all these ranges.
 fn said_again(mut change: Change, array: &str) -> Change {
     let number = |name| change.number(name).unwrap_or_default();
     let (ranges, bytes) = (number("ranges"), number("length_bytes"));
@@ -505,7 +505,7 @@ fn said_again(mut change: Change, array: &str) -> Change {
 }
 
 /// Merges `next` into `last` if both are lost writes, or both lost sectors: an array may lose
-/// thousands at once, which is one event. Otherwise returns `next`.
+/// thousands of ranges at once, which become one event. Otherwise returns `next`.
 pub(crate) fn merge(last: &mut Change, next: Change, array: &str) -> Option<Change> {
     let merges = matches!(last.kind, Kind::WriteLost | Kind::SectorsLost);
     if !merges || last.kind != next.kind {
@@ -659,7 +659,7 @@ mod tests {
             "the check of tank is over; 3 sectors do not agree with the others"
         );
         assert_eq!(check.result.expect("a result").counts["located"], 2);
-        // Regression: the event promised that the check continues where it was.
+        // Regression: the event promised that an interrupted check continues where it was.
         for kind in [JobKind::Check, JobKind::Repair] {
             assert!(!over(kind, JobEnd::Interrupted).message.contains("continues"));
         }

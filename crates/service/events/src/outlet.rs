@@ -7,13 +7,14 @@
 //!
 //! A failed delivery is tried again after a while, or dropped.
 //!
-//! Giving never waits. Dropped events are counted, and reported once until a delivery succeeds.
-//! When telling ends, an outlet continues until the deadline, then drops the rest.
+//! Giving an event to an outlet never waits. Dropped events are counted, and reported once until a
+//! delivery succeeds. When the teller ends, an outlet continues until the deadline, then drops the
+//! events that remain.
 //!
 //! Invariants
-//! - events are delivered in order, one at a time, each once or counted as dropped
-//!   `[check: each_event_is_delivered_in_order_or_counted]`;
-//! - giving does not wait for a delivery that hangs
+//! - events are delivered in order, one at a time; each event is delivered once or counted as
+//!   dropped `[check: each_event_is_delivered_in_order_or_counted]`;
+//! - giving an event does not wait for a delivery that hangs
 //!   `[check: an_outlet_that_hangs_holds_nothing_up]`.
 
 use std::collections::VecDeque;
@@ -24,31 +25,31 @@ use std::time::Duration;
 use crate::ending::Ending;
 use crate::event::Event;
 
-/// Most events that wait for an outlet: some hours of trouble, or a minute of a flood.
+/// Most events that wait for an outlet: some hours of ordinary trouble, or a minute of a flood.
 pub(crate) const QUEUE_MAX: usize = 256;
 
 /// Why an event could not be delivered.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
-    /// The program could not be started.
+    /// The hook's program could not be started.
     #[error("it could not be started: {0}")]
     Start(#[source] std::io::Error),
-    /// The program failed.
+    /// The hook's program failed.
     #[error("it ended with {0}")]
     Status(std::process::ExitStatus),
-    /// The program took too long and was killed.
+    /// The hook's program took too long and was killed.
     #[error("it took longer than {} s and was ended", .0.as_secs_f32())]
     TimedOut(Duration),
-    /// The server's answer was no success.
+    /// The web server's answer was no success.
     #[error("the server answered {0}")]
     Answer(u16),
-    /// The server did not answer.
+    /// The web server did not answer.
     #[error("no answer: {0}")]
     NoAnswer(#[source] Box<ureq::Error>),
-    /// The delivering process reports an error.
+    /// The process that delivers events for the hook reports an error.
     #[error("{0}")]
     HookProcess(String),
-    /// The deadline has passed.
+    /// The deadline of the end has passed.
     #[error("no time was left")]
     Ended,
 }
@@ -58,13 +59,13 @@ pub trait Deliver: Send + 'static {
     /// The target's name in messages and metrics: one word.
     fn name(&self) -> &'static str;
 
-    /// Whether the target takes this event.
+    /// Whether the target is to get this event.
     fn wants(&self, event: &Event) -> bool {
         let _ = event;
         true
     }
 
-    /// Delivers an event. May block, but not longer than `ending` allows.
+    /// Delivers an event. The delivery may block, but not longer than `ending` allows.
     ///
     /// # Errors
     /// The delivery failed; the error says whether it may be tried again.
@@ -74,14 +75,14 @@ pub trait Deliver: Send + 'static {
 /// A failed delivery.
 #[derive(Debug)]
 pub struct DeliveryFailure {
-    /// The cause.
+    /// Why the delivery failed.
     pub error: DeliveryError,
     /// Whether another try may succeed.
     pub may_retry: bool,
 }
 
 impl DeliveryFailure {
-    /// A failure that another try would have, too.
+    /// A failure for which another try would fail, too.
     #[must_use]
     pub fn for_good(error: DeliveryError) -> Self {
         Self { error, may_retry: false }
@@ -94,19 +95,19 @@ impl DeliveryFailure {
     }
 }
 
-/// Intervals of tries: `first`, then each time twice the last one, at most `most`.
+/// Intervals between tries: `first`, then each time twice the last interval, at most `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The interval before the second try.
     pub first: Duration,
     /// The longest interval between two tries.
     pub most: Duration,
-    /// Number of tries.
+    /// Number of tries for one event.
     pub attempts: u32,
 }
 
 impl Default for Backoff {
-    /// Ten tries within about eight minutes, in which a server or network may come back.
+    /// Ten tries within about eight minutes, in which a server or network may recover.
     fn default() -> Self {
         Self { first: Duration::from_secs(1), most: Duration::from_secs(120), attempts: 10 }
     }
@@ -126,9 +127,9 @@ impl Backoff {
 pub struct OutletCounts {
     /// Events that were delivered.
     pub delivered: u64,
-    /// Failed tries that were repeated.
+    /// Failed tries after which the delivery was tried again.
     pub retried: u64,
-    /// Events that were given up after a failed try.
+    /// Events that were given up after their last try failed.
     pub failed: u64,
     /// Events dropped without a try: the queue was full, or the deadline had passed.
     pub dropped: u64,
@@ -137,15 +138,15 @@ pub struct OutletCounts {
 /// A message about an outlet.
 #[derive(Debug)]
 pub enum OutletNotice<'a> {
-    /// An event cannot be delivered. Sent once until a delivery succeeds.
+    /// An event cannot be delivered. This notice is sent once until a delivery succeeds.
     Failed(&'a DeliveryError),
     /// An event was dropped because the queue is full. Sent once until a delivery succeeds.
     Full,
-    /// A delivery succeeded again, after this many that did not.
+    /// A delivery succeeded again, after this many events were lost.
     Again(u64),
 }
 
-/// Receives messages, with the outlet's name. Must not block.
+/// A function that receives notices with the outlet's name. It must not block.
 pub(crate) type OutletListener = Arc<dyn Fn(&'static str, OutletNotice<'_>) + Send + Sync>;
 
 pub(crate) struct Outlet {
@@ -178,7 +179,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a lost event. Reports it if it is the first since the last delivery.
+    /// Counts a lost event. Reports the event if it is the first lost one since the last delivery.
     fn misses(&self, notice: OutletNotice<'_>) {
         if self.missed.fetch_add(1, Ordering::Relaxed) == 0 {
             (self.listener)(self.name, notice);
@@ -193,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// The next event; `None` at the end.
+    /// Waits for the next event; `None` at the end.
     fn next(&self) -> Option<Arc<Event>> {
         let mut queue = self.queue();
         loop {
@@ -254,7 +255,7 @@ impl Outlet {
         self.shared.misses(OutletNotice::Full);
     }
 
-    /// Accepts no more events.
+    /// Makes the outlet accept no more events.
     pub(crate) fn close(&self) {
         self.shared.queue().is_closed = true;
         self.shared.filled.notify_all();
@@ -325,7 +326,7 @@ mod tests {
         Arc::new(Event::new(id, &identity(), Change::now(Kind::Fail, "m")))
     }
 
-    /// Delivers to a channel, with results by a script.
+    /// A target that passes events to a channel, and returns the results of a script.
     struct Scripted {
         answers: Receiver<Result<(), bool>>,
         seen: Sender<u64>,
@@ -377,8 +378,8 @@ mod tests {
     fn each_event_is_delivered_in_order_or_counted() {
         let rig = rig(3);
         [1, 99, 2, 3, 4].iter().for_each(|id| rig.outlet.give(&event(*id)));
-        // Event 1 succeeds at once, event 2 at the third try. Event 3 never does, and event 4 fails
-        // for good.
+        // Event 1 succeeds at once, event 2 at the third try. Event 3 never succeeds, and event 4
+        // fails without another try.
         let script =
             [Ok(()), Err(true), Err(true), Ok(()), Err(true), Err(true), Err(true), Err(false)];
         for answer in script {
@@ -407,7 +408,7 @@ mod tests {
         rig.outlet.close();
         rig.outlet.wait(Duration::from_millis(100));
         assert!(begun.elapsed() < Duration::from_secs(20));
-        // The event whose delivery hangs may be in no count yet.
+        // The event whose delivery hangs may not be counted yet.
         let dropped = rig.outlet.counts().dropped;
         assert!((count - 1..=count).contains(&dropped), "{dropped} of {count}");
         assert_eq!(rig.said.try_iter().collect::<Vec<_>>(), ["scripted: Full"]);

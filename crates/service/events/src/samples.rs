@@ -1,4 +1,4 @@
-//! Events for tests: one of each kind, and hostile ones.
+//! Events for tests: one event of each kind, and hostile events.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ pub(crate) fn notices() -> Vec<Notice> {
     ]
 }
 
-/// A name with special characters of shells, terminals, mail and JSON.
+/// A member's name with special characters of shells, terminals, mail and JSON.
 pub(crate) const NASTY: &str = "/dev/$(touch /tmp/x)`id`'\"\\\r\nBcc: a@b\n.\n\u{1b}[2J";
 
 /// Events of every kind and shape.

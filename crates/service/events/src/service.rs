@@ -1,11 +1,12 @@
-//! The service manager: notices when the array is served and when it stops, and its watchdog.
+//! Talks to the service manager: reports when the array is served and when it stops, and feeds the
+//! watchdog.
 //!
 //! The protocol is systemd's (`sd_notify`). Without `$NOTIFY_SOCKET` this module sends nothing, and
-//! without `$WATCHDOG_USEC` there is no watchdog. The watchdog is fed only when the loops that do
-//! the work answer ([`Heart`]): a process that runs but serves nothing needs a restart.
+//! without `$WATCHDOG_USEC` there is no watchdog. The watchdog is fed only when the loops that
+//! serve requests answer ([`Heart`]): a process that runs but serves nothing needs a restart.
 //!
 //! Invariants
-//! - the watchdog is not fed for a heart that stands still or hangs
+//! - the watchdog is not fed while the heart stands still or hangs
 //!   `[check: a_heart_that_stands_still_is_not_fed]`.
 
 use std::ffi::OsString;
@@ -17,10 +18,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Reports whether the loops that do the work are alive.
+/// Tells whether the loops that serve requests are alive.
 pub trait Heart: Send + 'static {
-    /// Asks the loops, and waits for `patience` at most if the loops allow a deadline. If they do
-    /// not, the call may hang: it runs on its own thread, and the watchdog is not fed meanwhile.
+    /// Asks the loops for an answer, and waits for at most `patience` if the loops allow a
+    /// deadline. Otherwise the call may hang: it runs on its own thread, and the watchdog is not
+    /// fed meanwhile.
     fn beats(&self, patience: Duration) -> bool;
 }
 
@@ -32,7 +34,7 @@ pub fn ready(status: &str) -> io::Result<()> {
     notify(&format!("READY=1\nSTATUS={}\n", one_line(status)))
 }
 
-/// Reports a new status.
+/// Reports a new status to the service manager.
 ///
 /// # Errors
 /// The socket exists, and the report cannot be sent.
@@ -40,7 +42,7 @@ pub fn status(status: &str) -> io::Result<()> {
     notify(&format!("STATUS={}\n", one_line(status)))
 }
 
-/// Reports that the array is being stopped.
+/// Reports to the service manager that the array is being stopped.
 ///
 /// # Errors
 /// The socket exists, and the report cannot be sent.
@@ -48,8 +50,8 @@ pub fn stopping() -> io::Result<()> {
     notify("STOPPING=1\n")
 }
 
-/// Sends a message, if the service manager has a socket for it. Each uses a new, unconnected
-/// socket: a confined server may still send, but not connect.
+/// Sends a message, if the service manager has a socket for it. Each message uses a new,
+/// unconnected socket: a confined server may still send, but not connect.
 fn notify(words: &str) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         None => Ok(()),
@@ -66,7 +68,7 @@ fn send(place: &OsString, words: &str) -> io::Result<()> {
     .map(drop)
 }
 
-/// The watchdog's timeout, if it watches this process.
+/// The service manager's watchdog timeout, if the watchdog watches this process.
 fn watchdog() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = std::env::var_os("WATCHDOG_PID").is_none()
@@ -74,12 +76,12 @@ fn watchdog() -> Option<Duration> {
     number("WATCHDOG_USEC").filter(|time| is_ours && *time > 0).map(Duration::from_micros)
 }
 
-/// The text without newlines, because the protocol is made of lines.
+/// The text without newlines, because the service manager's protocol consists of lines.
 fn one_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-/// Feeds the watchdog until dropped.
+/// A guard that feeds the service manager's watchdog until it is dropped.
 #[derive(Debug)]
 pub struct Watchdog {
     stop: Option<Sender<()>>,
@@ -94,7 +96,7 @@ impl Watchdog {
     /// No thread could start.
     pub fn start(heart: impl Heart) -> io::Result<Option<Self>> {
         let Some(patience) = watchdog() else { return Ok(None) };
-        // If the message cannot be sent, the service manager misses it and acts.
+        // If the message cannot be sent, the service manager notices the missing message and acts.
         let feed = || drop(notify("WATCHDOG=1\n"));
         Self::start_with(patience, heart, feed).map(Some)
     }
@@ -105,7 +107,7 @@ impl Watchdog {
         feed: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
         // Half of the watchdog's timeout, as sd_watchdog_enabled(3) recommends. Half of this period
-        // is for the heart's answer.
+        // is the time for the heart's answer.
         let period = (patience / 2).max(Duration::from_millis(1));
         let (stop, stopped) = channel::<()>();
         let body = move || {
@@ -185,7 +187,7 @@ mod tests {
     }
 
     fn asked(asked: &Receiver<()>, times: usize) {
-        // Earlier questions to the heart do not count.
+        // Earlier requests to the heart do not count.
         asked.try_iter().for_each(drop);
         assert_eq!(asked.iter().take(times).count(), times);
     }

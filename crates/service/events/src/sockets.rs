@@ -1,30 +1,31 @@
 //! Listening sockets passed on by the service manager: systemd's socket activation.
 //!
-//! `$LISTEN_FDS` is their number, `$LISTEN_FDNAMES` their purposes (`FileDescriptorName=` of the
-//! socket unit). An unknown purpose is an error, because a client that connects there would never
-//! be answered. Without names the sockets are for NBD clients.
+//! `$LISTEN_FDS` is the number of sockets, `$LISTEN_FDNAMES` lists their purposes
+//! (`FileDescriptorName=` of the socket unit). An unknown purpose is an error, because a client
+//! that connects to such a socket would never be answered. Without names the sockets are for NBD
+//! clients.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use listenfd::ListenFd;
 
-/// Valid names of sockets.
+/// Valid names of passed-on sockets.
 const NAMES: [&str; 2] = ["nbd", "control"];
 
-/// Sockets by purpose.
+/// Sockets that the service manager passed on, by purpose.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
-    /// For NBD clients.
+    /// Sockets for NBD clients.
     pub nbd: Vec<OwnedFd>,
-    /// For the control API.
+    /// Sockets for the control API.
     pub control: Vec<OwnedFd>,
 }
 
-/// Why the sockets cannot be used.
+/// Why the passed-on sockets cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritedError {
-    /// A socket has another name.
+    /// A socket has a name other than the valid ones.
     #[error(
         "a socket named {0:?} was passed on; only nbd and control are known \
              (FileDescriptorName=)"
@@ -35,17 +36,18 @@ pub enum InheritedError {
     Kind {
         /// The descriptor's number among those passed on, from 0.
         number: usize,
-        /// The error of taking the descriptor as a listening stream socket.
+        /// The error that occurred when the descriptor was taken as a listening stream socket.
         #[source]
         source: io::Error,
     },
 }
 
 impl InheritedSockets {
-    /// Takes the sockets of this process; a second call gets none.
+    /// Takes over the sockets that the service manager passed to this process; a second call gets
+    /// none.
     ///
     /// # Errors
-    /// A socket with another name, or of another kind.
+    /// A socket has an unknown name, or is no listening stream socket.
     pub fn take() -> Result<Self, InheritedError> {
         let mut passed = ListenFd::from_env();
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -62,7 +64,7 @@ impl InheritedSockets {
     }
 }
 
-/// The socket, Unix or TCP, as a descriptor.
+/// Returns passed-on socket `number`, Unix or TCP, as a descriptor.
 fn socket(passed: &mut ListenFd, number: usize) -> io::Result<Option<OwnedFd>> {
     match passed.take_unix_listener(number) {
         Ok(found) => Ok(found.map(OwnedFd::from)),
@@ -70,14 +72,14 @@ fn socket(passed: &mut ListenFd, number: usize) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// The purpose of each of `count` sockets, by their names separated by colons.
+/// The purpose of each of `count` sockets, from `names`, which colons separate.
 fn purposes(names: &str, count: usize) -> Result<Vec<&str>, InheritedError> {
     let mut names = names.split(':').filter(|_| !names.is_empty());
     let purpose = |_| match names.next() {
-        // systemd's values if the unit has no name for the socket.
+        // These are systemd's values if the unit has no name for the socket.
         None | Some("" | "unknown" | "connection") => Ok(NAMES[0]),
         Some(name) if NAMES.contains(&name) => Ok(name),
-        // systemd's default: the unit's own name.
+        // systemd's default for the name is the name of the unit.
         Some(name) if name.ends_with(".socket") => Ok(NAMES[0]),
         Some(name) => Err(InheritedError::Name(name.to_owned())),
     };

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::event::{Event, Moment};
 use crate::kind::Kind;
 
-/// The totals of a run.
+/// The totals of the events since the array was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Whether more members are lost than the level tolerates.
@@ -16,7 +16,8 @@ pub struct Standing {
     pub is_out_of_space: bool,
     /// Whether the array has stopped.
     pub has_stopped: bool,
-    /// Failed members of this run, not removed or replaced, by name, with their former slots.
+    /// Members that have failed since the start and were not removed or replaced, by name, with
+    /// their former slots.
     pub failed: BTreeMap<String, Option<u16>>,
     /// Members that reads avoid, by name.
     pub slow: BTreeSet<String>,

@@ -5,9 +5,10 @@
 //!     number ─▶ history (durable) ─▶ standing ─▶ outlets, followers
 //! ```
 //!
-//! Telling never waits, so threads that serve clients may tell. Hooks get an event after the
-//! history has it, unless the history cannot be written. If the queue is full, changes are dropped
-//! and counted, and their number becomes an event. Lost ranges are merged.
+//! Telling a change never waits, so threads that serve clients may tell changes. Hooks get an event
+//! after the history has it, unless the history cannot be written. If the queue is full, changes
+//! are dropped and counted, and the number of dropped changes becomes an event. Lost ranges are
+//! merged.
 //!
 //! Invariants
 //! - each change becomes one event, in order, with consecutive numbers
@@ -32,22 +33,22 @@ use crate::standing::Standing;
 /// Most changes that wait to be written.
 pub(crate) const QUEUE_MAX: usize = 1024;
 
-/// Most events that a follower may lag behind; beyond it, its stream ends.
+/// Most events that a follower may lag behind; if it lags further, its stream ends.
 pub(crate) const FOLLOWER_BEHIND_MAX: usize = 1024;
 
-/// Lost ranges that come within this time are one event.
+/// Lost ranges that are reported within this time become one event.
 const LOST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The interval of tries to write the unwritten events, if no other event comes.
+/// Interval of tries to write unwritten events to the history, if no other event comes.
 const WRITE_AGAIN: Duration = Duration::from_secs(30);
 
-/// How long the end waits for the last writes.
+/// How long the end of the teller waits for the last writes to the history.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// A message about event delivery itself.
 #[derive(Debug)]
 pub enum Complaint<'a> {
-    /// The history cannot be written. Sent once until it can be written again.
+    /// The history cannot be written. Sent once until the history can be written again.
     Unwritten(&'a HistoryError),
     /// The history can be written again; this many events are missing from it.
     WrittenAgain(u64),
@@ -55,23 +56,23 @@ pub enum Complaint<'a> {
     Outlet(&'static str, OutletNotice<'a>),
 }
 
-/// Receives messages. Must not block.
+/// A function that receives messages about event delivery. It must not block.
 pub type Listener = Arc<dyn Fn(Complaint<'_>) + Send + Sync>;
 
 /// Counts of changes, for metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Events numbered so far.
+    /// Events that were numbered so far.
     pub told: u64,
-    /// Changes dropped because too many waited.
+    /// Changes that were dropped because too many waited.
     pub dropped: u64,
-    /// Events missing from the history.
+    /// Events that are missing from the history.
     pub unwritten: u64,
     /// Counts of each hook, by name.
     pub outlets: Vec<(&'static str, OutletCounts)>,
 }
 
-/// Tells the changes of one array.
+/// The teller of one array's changes.
 pub struct Teller {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -103,11 +104,11 @@ struct TellerResults {
     told: u64,
     unwritten: u64,
     followers: Vec<mpsc::Sender<Arc<Event>>>,
-    /// Telling has ended; new followers get an empty stream.
+    /// Whether the teller has ended, so that new followers get an empty stream.
     is_over: bool,
 }
 
-/// Changes that wait for the telling thread; pure.
+/// Changes that wait for the teller's thread; pure.
 #[derive(Debug, Default)]
 struct Queue {
     changes: VecDeque<Change>,
@@ -140,7 +141,7 @@ impl Queue {
         }
     }
 
-    /// The next step; `since_lost` is the time since the last event about lost ranges.
+    /// The teller's next step; `since_lost` is the time since the last event about lost ranges.
     fn next(&mut self, since_lost: Option<Duration>) -> Next {
         let Some(first) = self.changes.front() else {
             return match (std::mem::take(&mut self.dropped), self.is_closed) {
@@ -154,7 +155,7 @@ impl Queue {
                 }
             };
         };
-        // Wait: another lost range may come and merge into this one.
+        // Waits, since another lost range may come and merge into this one.
         let may_grow = first.kind == Kind::WriteLost && self.changes.len() == 1 && !self.is_closed;
         let pause = since_lost.and_then(|since| LOST_PAUSE.checked_sub(since));
         match pause.filter(|pause| may_grow && !pause.is_zero()) {
@@ -173,7 +174,7 @@ impl Shared {
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next change to tell. `None` once the queue is closed and empty; `Some(None)` if no
+    /// Waits for the next change. `None` once the queue is closed and empty; `Some(None)` if no
     /// change comes within `patience`.
     fn next(
         &self,
@@ -204,7 +205,7 @@ impl Shared {
 }
 
 impl Voice {
-    /// Queues a change. Does not wait.
+    /// Queues a change for the teller, without waiting.
     pub fn tell(&self, change: Change) {
         self.0.queue().push(change, &self.0.identity.array);
         self.0.filled.notify_all();
@@ -216,7 +217,7 @@ impl Voice {
         self.0.results().standing.clone()
     }
 
-    /// Counts of changes.
+    /// Counts of changes and events so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let dropped = self.0.queue().dropped_in_all;
@@ -230,13 +231,13 @@ impl Voice {
         }
     }
 
-    /// A stream of all events from now on. It ends when telling ends, or when the follower lags too
-    /// far behind.
+    /// A stream of all events from now on. The stream ends when the teller ends, or when the
+    /// follower lags too far behind.
     #[must_use]
     pub fn follow(&self) -> mpsc::Receiver<Arc<Event>> {
         let (sender, receiver) = mpsc::channel(FOLLOWER_BEHIND_MAX);
         let mut results = self.0.results();
-        // Drop followers that left since the last event.
+        // Drops followers that have disconnected since the last event.
         results.followers.retain(|follower| !follower.is_closed());
         if !results.is_over {
             results.followers.push(sender);
@@ -246,7 +247,8 @@ impl Voice {
 }
 
 impl Teller {
-    /// Starts the teller of an array, with its history, if any, and with these `ways` as outlets.
+    /// Starts the teller of an array, with the array's history, if any, and with the hooks in
+    /// `ways` as outlets.
     ///
     /// # Errors
     /// No thread could start.
@@ -282,13 +284,13 @@ impl Teller {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// A handle for telling changes.
+    /// A handle by which other threads tell changes.
     #[must_use]
     pub fn voice(&self) -> Voice {
         Voice(Arc::clone(&self.shared))
     }
 
-    /// Ends telling. Waiting changes are written, and hooks have `grace` for the events in their
+    /// Ends the teller. Waiting changes are written, and hooks have `grace` for the events in their
     /// queues; events left after that are dropped and counted.
     pub fn end(mut self, grace: Duration) -> Counts {
         self.end_within(grace);
@@ -301,7 +303,7 @@ impl Teller {
         let mut queue = self.shared.queue();
         queue.is_closed = true;
         self.shared.filled.notify_all();
-        // A hanging disk delays the end no longer than this.
+        // A hanging disk delays the end of the teller no longer than this time.
         while !queue.has_ended && Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
             let waited = self.shared.filled.wait_timeout(queue, left);
@@ -316,7 +318,7 @@ impl Teller {
         self.shared.ending.begin(until);
         self.shared.outlets.iter().for_each(Outlet::close);
         for outlet in &self.shared.outlets {
-            // After the deadline, hooks get a moment to react to it.
+            // After the deadline, hooks get a moment to react to the deadline.
             let moment = Duration::from_millis(200);
             outlet.wait(until.saturating_duration_since(Instant::now()) + moment);
         }
@@ -333,7 +335,7 @@ struct Worker {
     shared: Arc<Shared>,
     history: Option<History>,
     next_id: u64,
-    /// Whether the last write of the history failed.
+    /// Whether the last write to the history failed.
     is_unwritten: bool,
     listener: Listener,
 }
@@ -373,7 +375,7 @@ impl Worker {
             let mut results = self.shared.results();
             results.standing.take(&event);
             results.told += 1;
-            // Drop followers that left or lag too far behind.
+            // Drops followers that have disconnected or lag too far behind.
             results.followers.retain(|follower| follower.try_send(Arc::clone(&event)).is_ok());
         }
         self.shared.outlets.iter().for_each(|outlet| outlet.give(&event));
@@ -414,7 +416,7 @@ mod tests {
         Arc::new(|_| {})
     }
 
-    /// Numbers of all events until the end of the stream.
+    /// The numbers of all events that a follower gets until the end of its stream.
     fn all_of(mut followed: mpsc::Receiver<Arc<Event>>) -> Vec<u64> {
         std::iter::from_fn(|| followed.blocking_recv()).map(|event| event.id).collect()
     }
@@ -518,8 +520,8 @@ mod tests {
         assert_eq!(queue.next(None), Next::End);
     }
 
-    /// While the history fails, numbers continue. Once the history can be written, it receives the
-    /// events of that time.
+    /// While the history cannot be written, event numbers continue. Once the history can be written
+    /// again, it receives the events of that time.
     #[test]
     fn a_history_that_cannot_be_written_is_said_once_and_written_later() {
         let state = tempfile::tempdir().expect("a folder");

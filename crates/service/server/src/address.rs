@@ -1,4 +1,4 @@
-//! Addresses of a served array: endpoints from URIs, and by default a socket of its own.
+//! Addresses of a served array: endpoints from URIs, and by default a socket of the array's own.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl Address {
     /// Parses a URI, which may name the array but no other export.
     ///
     /// # Errors
-    /// It is no NBD URI, or its kind is not served.
+    /// The text is no NBD URI, or the server does not serve its kind.
     pub fn parse(text: &str) -> Result<Self, CliError> {
         let unusable = || {
             let what = format!("'{text}' is not an NBD URI that braid can serve");
@@ -52,7 +52,7 @@ impl Address {
     }
 }
 
-/// Refuses the name of another export in a URI: only this array is exported.
+/// Refuses a URI that names another export: the server exports only this array.
 pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
     if export.is_empty() || export == name {
         return Ok(());
@@ -69,12 +69,12 @@ pub(super) fn check_export(export: &str, name: &str) -> Result<(), CliError> {
 pub(super) struct ListenEndpoint {
     pub(super) endpoint: Endpoint,
     pub(super) tls: Option<Tls>,
-    /// A default endpoint's alternative, used if another server has its place.
+    /// The address to use if another server already has the default endpoint's address.
     pub(super) otherwise: Option<Endpoint>,
 }
 
-/// The default endpoint: a socket in a folder that only this user may enter. Its name is the
-/// array's, or its UUID if another array uses that name.
+/// The default endpoint: a socket in a folder that only this user may enter. The socket is named
+/// after the array, or after its UUID if another array uses that name.
 pub(super) fn own_endpoint(
     (name, uuid): (&str, &str),
     captive: bool,
@@ -92,10 +92,10 @@ pub(super) fn own_endpoint(
     Ok((listened(socket(name), Some(socket(&uuid.replace(':', "")))), None))
 }
 
-/// The folder for default sockets; made if missing.
+/// The folder for default sockets; creates it if it is missing.
 ///
 /// # Errors
-/// It cannot be made, or others may enter it.
+/// The folder cannot be created, or other users may enter it.
 pub fn own_folder() -> Result<PathBuf, CliError> {
     let folder = running::folder();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
@@ -104,11 +104,11 @@ pub fn own_folder() -> Result<PathBuf, CliError> {
     Ok(folder)
 }
 
-/// The default control socket. It is named after the array, so that commands find it; after its
-/// UUID if another array uses that name.
+/// The default control socket. The socket is named after the array, so that commands find it; or
+/// after the UUID, if another array uses that name.
 ///
 /// A file next to the socket holds the command to serve the array again: a killed server leaves
-/// both behind.
+/// file and socket behind.
 pub(super) fn own_control(
     (name, uuid): (&str, &str),
     members: &[PathBuf],
@@ -137,7 +137,7 @@ pub(super) fn control_error(path: &Path, error: &ControlError) -> CliError {
     }
 }
 
-/// Error for a socket that cannot exist; `another` is a command with a different socket.
+/// Error for a socket that cannot be made; `another` is a command that uses a different socket.
 pub(super) fn socket_error(what: String, error: &BindError, another: &str) -> CliError {
     if let BindError::System { source, .. } = error
         && is_shortage_of(source)
@@ -167,8 +167,8 @@ fn folder_error(folder: &Path, why: &str) -> CliError {
     )
 }
 
-/// Adds advice to keep other users out of the folder. If the folder holds more than sockets, the
-/// advice is another folder for the socket, since other users may need this one.
+/// Adds advice to keep other users out of the folder. If the folder holds more than sockets, other
+/// users may need it: the advice is then another folder for the socket.
 fn closing(error: CliError, folder: &Path) -> CliError {
     let is_ours = std::fs::symlink_metadata(folder).is_ok_and(|metadata| {
         metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()
@@ -210,7 +210,7 @@ fn bind_code(error: &BindError) -> Code {
     }
 }
 
-/// Whether the process or the system has run out of descriptors.
+/// Whether the error says that the process or the system has run out of file descriptors.
 fn is_without_descriptors(error: &std::io::Error) -> bool {
     let none = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     error.raw_os_error().is_some_and(|code| none.iter().any(|errno| errno.raw_os_error() == code))

@@ -35,9 +35,9 @@ use braid_console::output::shell::shell_word;
 use braid_discovery::ready::Ready;
 use braid_discovery::running;
 
-/// Largest capacity of a file, in bytes of acknowledged writes.
+/// Largest capacity of a file of acknowledged writes, in bytes of acknowledged writes.
 const BYTES_MAX: u64 = 32 << 20;
-/// A file takes at most this fraction of the memory that is left.
+/// A file of acknowledged writes takes at most one part in this many of the memory that is left.
 const MEMORY_PART: u64 = 8;
 const BYTES_MIN: u64 = 1 << 20;
 
@@ -45,17 +45,17 @@ const BYTES_MIN: u64 = 1 << 20;
 pub(super) struct AnsweredWrites {
     path: PathBuf,
     /// This server's file and its path. Until the members have the writes that the last server
-    /// left, this is the path of a new file.
+    /// left, the path is that of a new file.
     file: Option<(Arc<CacheFile>, PathBuf)>,
     found: Option<(File, FoundWrites)>,
-    /// The cache mode to use after the writes that the last server left are on the members.
+    /// The cache mode to use once the members have the writes that the last server left.
     cache: Cache,
 }
 
 impl AnsweredWrites {
     /// Looks for the last server's writes to an array that is about to be opened, and makes a file
     /// for this server. Sets in `options` how the array begins. The members are locked, so no other
-    /// server uses this array's files in the folder.
+    /// server uses this array's files of acknowledged writes.
     ///
     /// Unless the operator `names_mode`, the array acknowledges writes early only if nothing but a
     /// power cut loses the file.
@@ -115,8 +115,8 @@ impl AnsweredWrites {
         });
         let file = match file {
             Ok(file) => Some((Arc::new(file), new_path(&path))),
-            // Without a new file, a kill during these writes would lose them: the next server would
-            // find other superblocks than the old file names.
+            // Without a new file, a kill during these writes would lose them. The next server would
+            // find superblocks other than those that the old file names.
             Err(why) if found.is_some() => return Err(not_written(&path, &why.to_string())),
             Err(why) => {
                 go_without((&mut *options, names_mode), &path, &why.to_string(), reporter);
@@ -129,15 +129,15 @@ impl AnsweredWrites {
             let found =
                 found.try_clone().map_err(|error| not_written(&path, &error.to_string()))?;
             file.follow(found, &writes.stamp);
-            // Until the members have all found writes, acknowledge nothing early: a third server
-            // would not find a write that only this server's file has.
+            // Until the members have all writes that the last server left, acknowledge no write
+            // early. A third server would not find a write that only this server's file has.
             options.cache.mode = CacheMode::WriteThrough;
         }
         Ok(Some(Self { path, file, found, cache }))
     }
 
-    /// Writes the found writes to the array before any client connects. Then this server's file
-    /// replaces the old one.
+    /// Writes to the array, before any client connects, the writes that the last server left. Then
+    /// this server's file replaces the old one.
     ///
     /// # Errors
     /// The array rejects a write. The old file stays, and the next start tries again.
@@ -168,20 +168,20 @@ impl AnsweredWrites {
 }
 
 impl Drop for AnsweredWrites {
-    /// Removes the file and so frees its memory, unless the members lack acknowledged writes, which
-    /// the next server needs.
+    /// Removes the file, which frees its memory. If the members lack acknowledged writes, the file
+    /// stays for the next server.
     fn drop(&mut self) {
         if let Some((file, place)) = &self.file
             && file.is_empty()
         {
-            // If an empty file stays, the next server finds nothing in it.
+            // If the removal fails, an empty file stays, in which the next server finds no writes.
             let _ = std::fs::remove_file(place);
         }
     }
 }
 
-/// Runs without a file. Early acknowledged writes would not outlive this server, so it acknowledges
-/// late, unless the operator set the mode.
+/// Runs without a file of acknowledged writes. Unless the operator set the cache mode, the server
+/// then acknowledges a write only when the members have it.
 fn go_without(
     (options, names_mode): (&mut Options, bool),
     path: &Path,
@@ -198,7 +198,7 @@ fn go_without(
 enum OldFile {
     /// The file does not exist or is empty.
     Nothing,
-    /// The last server still runs, over other members that claim the same array.
+    /// The last server still runs, over other members that claim the same array UUID.
     Busy,
     Writes(File, FoundWrites),
 }

@@ -1,4 +1,4 @@
-//! One array from its members to its end: assembled, opened, served, stopped.
+//! Serves one array: assembles its members, opens the array, serves it, and stops it.
 //!
 //! ```text
 //!   Inputs ─▶ Ready ─▶ places (control, doors, endpoints) ─▶ OpenArray
@@ -6,8 +6,8 @@
 //!              └▶ stopped, if a later step fails
 //! ```
 //!
-//! Places are taken before the array is opened, so that an array which cannot be reached is never
-//! started.
+//! Sockets and mount points are reserved before the array is opened: an array that clients cannot
+//! reach is never started.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -50,16 +50,16 @@ use super::start_advice;
 use super::wait::{Ending, Watch};
 use super::{array_export, cache, confine, descriptors, io, service, stop};
 
-/// How a member that has gone since its claim fails to open.
+/// Error codes of opening a member that has become unreachable since it was claimed.
 const GONE: [Code; 3] = [Code::MemberUnreachable, Code::MemberMissing, Code::MemberIo];
 
-/// Descriptors that a member may have open: buffered, direct, and one to examine it.
+/// File descriptors that one member may have open: buffered, direct, and one to examine the member.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
 
 /// Time for clients to finish when the array stops.
 pub(super) const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Time for the store to take the array back.
+/// Longest wait for the store when the owner releases the array.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time for the command of `--run` to end once the server stops.
@@ -73,7 +73,7 @@ pub(super) struct Context<'a> {
     pub(super) confinement: &'a confine::Confinement,
 }
 
-/// The settings of a server that several arrays share, and one array's place in it.
+/// The settings of a server that several arrays share, and one array's number in that server.
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) place: (Arc<SharedServer>, usize),
@@ -86,8 +86,8 @@ pub(super) struct Shared {
 pub(super) enum Origin<'a> {
     /// Members to open and examine.
     Named(&'a [PathBuf]),
-    /// Members that `braid rescue` has opened: they are only read, and writes go elsewhere. Also
-    /// other arrays of the rescue.
+    /// Members that `braid rescue` has opened: the members are only read, and writes go to an
+    /// overlay. Also the other arrays of the rescue.
     Rescued(Box<Ready>, RescuedOthers),
 }
 
@@ -150,7 +150,7 @@ impl Origin<'_> {
     }
 }
 
-/// Serves the array of these members, by its own server or a shared one.
+/// Serves the array of these members with a server of the array's own, or with a shared server.
 pub(super) fn one(
     context: Context<'_>,
     origin: Origin<'_>,
@@ -171,7 +171,7 @@ pub(super) fn one(
                 return Ok(Exit::Interrupted);
             };
             match Origin::Named(&owned.members).ready(config, &globals.state_dir) {
-                // A member has gone since the claims. The next take-over does without it.
+                // A member is unreachable since it was claimed. The next take-over leaves it out.
                 Err(error) if GONE.contains(&error.code()) => {
                     errln!("{error}; taking over again");
                 }
@@ -224,7 +224,7 @@ pub(super) fn one(
     let delivery = EventDelivery::start(hooks, &globals.state_dir, &ready, &reporter)?;
     let numbers = metrics::ConstantFacts::of(&ready, &reporter);
     let block_bytes = ready.array.newest.array.logical_block_bytes;
-    // For a rescued array, write only the state that this command asks for.
+    // For a rescued array, this host keeps no files that the array would need after a crash.
     let keeps_files = !is_rescued && owned.is_none();
     let kept = (&*globals.state_dir, config.settings.says("cache"), keeps_files);
     let opened = OpenArray::start(ready, options.clone(), (&listeners, &delivery), kept)?;
@@ -379,7 +379,7 @@ fn options(config: &ServerConfig, tuning: Tuning, workers: Option<&Arc<Workers>>
     }
 }
 
-/// Options of arrays that are served together with a device.
+/// Options of arrays that are rescued together with a device.
 pub(super) fn options_of_rescue(config: &ServerConfig) -> Options {
     options(config, Tuning::default(), None)
 }
@@ -401,8 +401,8 @@ struct ServingArray {
 }
 
 impl ServingArray {
-    /// Stops clients, then the array, then its records. The control socket goes last, since one of
-    /// its clients may wait for the end.
+    /// Stops clients, then the array, then the records about the array. The control socket closes
+    /// last, since a client on it may wait for the end of the stop.
     fn end(self, config: &ServerConfig, reporter: &Reporter) -> Result<StopResult, CliError> {
         let Self { volume, keeper, answered, server, doors, .. } = self;
         let Self { sampler, checks, links, board, answers, control, delivery, ownership, .. } =
@@ -428,7 +428,7 @@ impl ServingArray {
         answers.end();
         if let Some(control) = control {
             let told = stopped.as_ref().map(|stopped| {
-                // An array that is only read needs no clean stop.
+                // A read-only array needs no clean stop.
                 let in_order = stopped.clean || config.assembly.read_only;
                 answers.stopped(in_order, stopped.clean && !reporter.stays_dirty(), clients.cut)
             });
@@ -462,15 +462,15 @@ pub(super) fn serve_until_end(
         Ending::Signal => {
             child.ask_to_end();
             // The command of `--run` may still use the array; the server's own deadline bounds the
-            // rest.
+            // rest of the stop.
             watch.wait_for_command(COMMAND_GRACE);
             Ok(Exit::Interrupted)
         }
     }
 }
 
-/// Listens on the control socket, if one was requested or the array's name gives one. If none was
-/// requested, the server goes on without it on failure.
+/// Listens on the control socket, if one was requested or the array's name gives one. If no socket
+/// was requested and listening fails, the server runs without one.
 fn control_socket(
     config: &ServerConfig,
     (passed_on, is_captive): (Vec<OwnedFd>, bool),
@@ -489,7 +489,7 @@ fn control_socket(
     }
     match own_control((reporter.name(), reporter.uuid()), &config.files()) {
         Ok(socket) => Ok(Some(socket)),
-        // The array's own NBD socket lies in the same folder.
+        // The array's own NBD socket lies in the same folder as the control socket.
         Err(error) if config.nbd.is_empty() => Err(error),
         Err(error) => {
             reporter.without_control(&error);

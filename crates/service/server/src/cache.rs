@@ -26,12 +26,12 @@ const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4096..=65536;
 pub(super) struct Bounds {
     /// Cache sizes, in bytes, that the array can use.
     pub(super) range: RangeInclusive<u64>,
-    /// Free memory, and the limit that bounds it.
+    /// Free memory in bytes, and the limit that determines it.
     pub(super) left: (u64, Limit),
 }
 
-/// Checks whether a memory setting is possible; the error gives the bound. `key` names the changed
-/// setting.
+/// Checks whether a memory setting is possible; the error names the allowed bound. `key` names the
+/// changed setting.
 pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), String> {
     let (left, limit) = &bounds.left;
     let words = |bytes: u64| format_size(bytes);
@@ -54,7 +54,7 @@ pub(super) fn check(cache: &Cache, key: &str, bounds: &Bounds) -> Result<(), Str
     }
 }
 
-/// Whether this machine has the memory that the settings request for the array's shards.
+/// Whether this machine has the cache memory that the settings in `words` request.
 pub(super) fn check_words(
     words: &SettingWords,
     cache: &Cache,

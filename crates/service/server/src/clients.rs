@@ -2,7 +2,7 @@
 //!
 //! Keys of `set` are the options of `serve` without their dashes. Without a setting, memory for
 //! payloads follows from the memory left to this process ([`payload_bytes`]); a setting may not
-//! exceed that.
+//! exceed that memory.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub(super) const KEYS: [&str; 3] = ["connections", "payload-memory", "idle-limit
 
 const START_KEYS: [&str; 4] = ["connections", "payload-memory", "idle-limit", "progress-limit"];
 
-/// Upper limit of connections: each has a share of the memory.
+/// Upper limit of connections: each connection has a share of the memory for payloads.
 const CONNECTIONS_MAX: usize = 16 << 10;
 
 /// Upper limit of a deadline in seconds: a week.
 const SECONDS_MAX: u64 = 7 * 24 * 3600;
 
-/// Address space for stacks, heaps and rings, in addition to payloads and cache, if it is limited.
+/// Address space for stacks, heaps and rings beside payloads and cache, if it is limited.
 const OTHER_ADDRESSES: u64 = 96 << 20;
 
 /// Default memory for payloads: half of the memory that a cache of `cache_bytes` leaves, up to a
@@ -52,8 +52,8 @@ pub(super) fn settings(
     Ok(settings)
 }
 
-/// Changes one setting; the error says why its value is invalid. `left` is the free memory, `limit`
-/// the limit that bounds it.
+/// Changes one setting; the error says why its value is invalid. `left` is the free memory, and
+/// `limit` the limit that determines it.
 fn set(
     settings: &mut Settings,
     (key, value): (&str, &str),

@@ -1,5 +1,5 @@
-//! Rebuilds the command line of this process: for advice, and for the note next to the control
-//! socket, which holds the command to start the server again.
+//! Rebuilds this process's command line, for advice and for the note next to the control socket.
+//! The note holds the command to start the server again.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ pub(super) fn command_again(members: &[PathBuf]) -> String {
         let path = if is_member { braid_member::absolute(&path) } else { path };
         path.into_os_string()
     };
-    // Without the option: the journal is given up already, and the option would accept the loss of
+    // Leaves this option out: the array has no journal now, and the option would accept the loss of
     // a later journal, too.
     let is_again = |argument: &OsString| argument != "--without-journal";
     line_again(std::env::args_os().skip(1).filter(is_again).map(absolute))
 }
 
-/// Command line that serves the same array with `option`. It names the array by name if this
-/// process was started so, else it lists the members.
+/// Command line that serves the same array with `option`. The command line names the array if this
+/// process was started with a name; else it lists the members.
 pub(super) fn with_option(option: &str) -> String {
     format!("braid serve {option} {}", whom(std::env::args_os()))
 }
@@ -41,7 +41,7 @@ fn whom(mut words: impl Iterator<Item = OsString>) -> String {
 
 pub(super) fn line_again(words: impl Iterator<Item = OsString>) -> String {
     let word = |word: OsString| match word.to_string_lossy() {
-        // The process was started by `--detach`, as a background server.
+        // `--detach` started this process as a background server.
         word if word.starts_with("--detached=") => "--detach".to_owned(),
         word => shell_argument(&word).into_owned(),
     };

@@ -19,18 +19,18 @@ use super::setting_words::SettingWords;
 use super::tls::TlsConfig;
 use super::{cache, clients, job_pace, patience, read_errors, scheduling, sit_out};
 
-/// Configuration of a server. The default names no member and so serves nothing.
+/// Configuration of a server. The default configuration names no member and serves nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// The members, in any order. Devices of other arrays are recognised and left alone.
+    /// The members, in any order. The server does not touch devices of other arrays.
     pub members: Vec<PathBuf>,
-    /// The array's bitmap file; `None` if its bitmap is on members, or it has none.
+    /// The array's bitmap file; `None` if the bitmap is on members, or the array has no bitmap.
     pub bitmap_file: Option<PathBuf>,
     /// Serve every array of the members, even an array without some of its members.
     pub all: bool,
-    /// The store that holds the record of the array's owner; `None` without one.
+    /// The store that holds the record of the array's owner; `None` without a store.
     pub owner: Option<OwnerConfig>,
-    /// Options of assembly: the array, whether read-only, and the accepted risks.
+    /// Options of assembly: which array, whether it is read-only, and the accepted risks.
     pub assembly: braid_assembly::Options,
     /// NBD addresses. Without an address or a command the server uses a socket named after the
     /// array.
@@ -50,7 +50,7 @@ pub struct ServerConfig {
     pub metrics: Option<MetricsConfig>,
     /// A shell command to run while the array is served; serving stops when it ends.
     pub run: Option<String>,
-    /// io_uring workers or threads, the page cache, and the limits of workers.
+    /// io_uring workers or threads, use of the page cache, and the limits of workers.
     pub io: IoConfig,
     /// Settings as words of `braid set`.
     pub settings: SettingWords,
@@ -58,7 +58,7 @@ pub struct ServerConfig {
     pub jobs_paused: bool,
     /// The name of the array's spare group: arrays of one group share their spares.
     pub spare_group: Option<String>,
-    /// Destinations of events other than the history.
+    /// Destinations of events in addition to the history.
     pub events: EventConfig,
     /// How long a stop waits while members answer none of their requests; a minute by default.
     pub stop_patience: Option<Duration>,
@@ -79,45 +79,46 @@ impl ServerConfig {
         self.stop_patience.unwrap_or(Duration::from_secs(60))
     }
 
-    /// Whether the configuration names the array to serve, since the members may hold several.
+    /// Whether the configuration names the array to serve, since the members may be of several
+    /// arrays.
     pub(super) fn names_array(&self) -> bool {
         let choice = &self.assembly.choice;
         choice.uuid.is_some() || choice.name.is_some()
     }
 }
 
-/// Settings of an array with one owner, by a store.
+/// Settings of an array with one owner at a time, which a store records.
 #[derive(Clone, Debug)]
 pub struct OwnerConfig {
     /// The store, and the array's record in it.
     pub store: StoreUri,
-    /// Wait until the present owner is gone or ends, instead of being refused.
+    /// Wait until the present owner is gone or releases the array, instead of failing.
     pub is_standby: bool,
-    /// How long a write that needs the store may wait for it; `None` without a limit.
+    /// How long a write that needs the store may wait for the store; `None` without a limit.
     pub store_patience: Option<Duration>,
 }
 
-/// Which privileges the server gives up beyond those that serving needs.
+/// The privileges that the server gives up, of those that serving does not need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confine {
     #[default]
     /// Keep all privileges.
     Off,
-    /// Give up as much as this kernel and these options allow, and report it.
+    /// Give up as many privileges as this kernel and these options allow, and report the result.
     Auto,
-    /// Give up all of them, or refuse to serve.
+    /// Give up all privileges that serving does not need, or refuse to serve.
     Full,
 }
 
-/// The carrier of bytes between clients and members.
+/// The kind of thread that moves bytes between clients and members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Io {
     #[default]
-    /// Workers, or threads if io_uring is not available.
+    /// Use io_uring workers, or blocking threads if io_uring is not available.
     Auto,
-    /// Workers, or fail.
+    /// Use io_uring workers, or fail.
     Ring,
-    /// Threads.
+    /// Use blocking threads.
     Threads,
 }
 
@@ -130,7 +131,7 @@ pub struct IoConfig {
     pub workers: Option<u16>,
     /// Microseconds that an idle worker polls before it sleeps.
     pub busy_poll_us: u32,
-    /// The shortest write, in bytes, that a worker hands to a sleeping one; 0 disables this.
+    /// The shortest write, in bytes, that a worker hands to a sleeping worker; 0 disables that.
     pub hand_over_bytes: u64,
     /// Whether to bypass the system's page cache for members.
     pub direct: Direct,
@@ -160,7 +161,7 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
-    /// The settings in `words`; all others keep their defaults.
+    /// The settings in `words`; all other settings keep their defaults.
     pub(super) fn of(words: &SettingWords) -> Result<Self, CliError> {
         let mut tuning = Self::default();
         words.apply(&cache::START_KEYS, &mut tuning.cache, cache::set)?;

@@ -35,7 +35,7 @@ use braid_console::error::{CliError, Risk};
 use braid_console::state::make_folders;
 use braid_discovery::running;
 
-/// Result of the first half.
+/// Result of `begin`, the first half of confinement.
 pub(super) struct Confinement {
     /// The option that makes confinement impossible.
     obstacle: Option<&'static str>,
@@ -72,7 +72,7 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinem
         Some(_) => return Ok(confinement),
         None => {}
     }
-    // Make the folders now: landlock grants only existing paths.
+    // Make the folders now: landlock grants access only to existing paths.
     make_folders(&globals.state_dir).map_err(|(path, error)| {
         let what = format!("{} cannot be made", path.display());
         let error = CliError::new(Code::StateFolder, what).caused_by(&error);
@@ -89,7 +89,7 @@ pub(super) fn begin(config: &ServerConfig, globals: &Globals) -> Result<Confinem
         confinement.enforcement =
             files::restrict(&grants, is_abstract).map_err(|error| failed(&error))?;
     }
-    // A kernel that lacks only the newest part of landlock still closes off the important files.
+    // A kernel that lacks only the newest part of landlock still closes off important files.
     let is_short = confinement.enforcement == Enforcement::NotAtAll
         || confinement.kept != KeptCapabilities::Nothing;
     match confinement.open().as_slice() {
@@ -106,8 +106,8 @@ fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
     grants.extend(files.iter().cloned().map(Grant::Device));
     grants.extend(["/proc", "/sys", "/dev/disk"].map(|path| Grant::Read(path.into())));
     grants.push(Grant::Folder(state_dir.to_path_buf()));
-    // The server writes and removes files in the sockets' folder. A later step reports a folder
-    // that cannot be made.
+    // Creates the sockets' folder, in which the server writes and removes files. If that fails, a
+    // later step reports the error.
     let _ = own_folder();
     grants.push(Grant::Folder(running::folder()));
     let unix = |address: &Address| match &address.endpoint {
@@ -126,12 +126,12 @@ fn grants(config: &ServerConfig, state_dir: &Path) -> Vec<Grant> {
 }
 
 impl Confinement {
-    /// Whether files are closed off, so that a client must pass a new member's device already open.
+    /// Whether the server may open no files, so that clients must pass new members' devices open.
     pub(super) fn opens_nothing(&self) -> bool {
         self.enforcement != Enforcement::NotAtAll
     }
 
-    /// Closed-off areas once `finish` has run, one word each.
+    /// One word for each area that `finish` has closed off.
     pub(super) fn words(&self) -> Vec<String> {
         let is_begun = self.obstacle.is_none();
         let words = [
@@ -146,7 +146,7 @@ impl Confinement {
             .collect()
     }
 
-    /// Areas that stay open, each with the reason.
+    /// Areas that the confinement leaves open, each with the reason.
     fn open(&self) -> Vec<&'static str> {
         if let Some(why) = self.obstacle {
             return vec![why];
@@ -175,7 +175,7 @@ impl Confinement {
         }
     }
 
-    /// Closes off system calls, then tries forbidden operations.
+    /// Closes off system calls, then tries forbidden operations to make sure that they fail.
     pub(super) fn finish(&self) -> Result<(), CliError> {
         if self.obstacle.is_some() {
             return Ok(());

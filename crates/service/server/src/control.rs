@@ -1,8 +1,8 @@
 //! The array's side of the control API: status, settings and stop.
 //!
 //! `braid-control` has the API itself: paths, connections, permissions. The socket is made like
-//! those of clients, so only this user may connect. The server answers until the array has stopped:
-//! it answers the stop's client with the result, and other clients with the error that a stop is
+//! those of clients, so only this user may connect. The server answers until the array has stopped.
+//! The client that requested the stop gets its result; other clients get the error that a stop is
 //! under way.
 
 mod array;
@@ -49,33 +49,34 @@ pub(super) enum ControlError {
     System(#[from] std::io::Error),
 }
 
-/// A listening socket whose requests are not answered yet.
+/// A listening control socket; the server answers no request on it yet.
 pub(super) struct ControlSocket {
     listener: Listener,
     path: PathBuf,
     note: Option<Note>,
 }
 
-/// A file next to a socket; drop removes it.
+/// The path of a file next to a socket; drop removes the file.
 struct Note(PathBuf);
 
 impl Drop for Note {
     fn drop(&mut self) {
-        // If the file stays, the next server overwrites it.
+        // If the removal fails, the next server overwrites the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl ControlSocket {
-    /// Listens at `path`. Replaces a socket that no process answers at.
+    /// Listens at `path`. Replaces a socket there that no process listens on any more.
     pub(super) fn take(path: &Path) -> Result<Self, BindError> {
         let listener = Listener::bind_unix(path)?;
-        // Clients in another folder read this path.
+        // Makes the path absolute, because clients run in other folders.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
         Ok(Self { listener, path, note: None })
     }
 
-    /// Takes over a listening socket; `None` if it has no path in the file system.
+    /// Takes over a listening socket from the service manager; `None` if the socket has no path in
+    /// the file system.
     pub(super) fn adopt(socket: OwnedFd) -> Result<Option<Self>, BindError> {
         let listener = Listener::adopt(socket)?;
         let path = match listener.endpoint() {
@@ -85,7 +86,8 @@ impl ControlSocket {
         Ok(Some(Self { listener, path, note: None }))
     }
 
-    /// Adds a note next to the socket. If that fails, only a hint is lost.
+    /// Adds a file with a hint for the operator next to the socket. If that fails, the hint is lost
+    /// and nothing else.
     pub(super) fn with_note(self, path: &Path, text: &str) -> Self {
         let note = std::fs::write(path, format!("{text}\n")).is_ok();
         Self { note: note.then(|| Note(path.to_path_buf())), ..self }
@@ -96,9 +98,9 @@ impl ControlSocket {
     }
 }
 
-/// The socket and the server that answers it. Drop ends the server and removes the socket.
+/// The control socket and the server that answers it. Drop ends the server and removes the socket.
 pub(super) struct Control {
-    // Fields drop in this order: the server ends before its socket goes.
+    // Fields drop in this order: the server ends before its socket is removed.
     _server: Server,
     _listener: Listener,
     _note: Option<Note>,
@@ -135,7 +137,7 @@ impl Control {
     }
 }
 
-/// Source of answers for the control socket and the metrics port.
+/// The array's state, from which the control socket and the metrics port answer requests.
 pub(super) struct Answers {
     facts: Facts,
     /// `None` once the array has stopped.
@@ -145,7 +147,7 @@ pub(super) struct Answers {
     setting: Mutex<()>,
     stopper: Stopper,
     is_stopping: AtomicBool,
-    /// The host that should take the array over after the stop; empty for any.
+    /// The host that should take over the array after the stop; empty if any host may.
     heir: Mutex<String>,
 }
 

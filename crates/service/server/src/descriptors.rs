@@ -1,12 +1,12 @@
 //! File descriptors: raises the limit for clients, and reports how many fit.
 //!
-//! Every client takes one. The soft limit of the process is often 1024, or set by a service
-//! manager. The server raises it as far as the hard limit, which needs no privilege. Without room
-//! for one client the server refuses to serve.
+//! Every client takes one descriptor. The soft limit of the process is often 1024, or set by a
+//! service manager. The server raises the soft limit up to the hard limit, which needs no
+//! privilege. If descriptors remain for no client, the server refuses to serve.
 //!
-//! `/proc` lists the open descriptors. In a root without it their count is taken from the lowest
-//! free number: the kernel hands that out first, and only numbers closed in between make the count
-//! too low.
+//! `/proc` lists the open descriptors. In a root without `/proc`, the count is the lowest free
+//! descriptor number. The kernel hands out this number first, so only gaps left by closed
+//! descriptors make the count too low.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 
-/// Lists each open descriptor, and one more for the reading of the list.
+/// A folder that lists each open descriptor, and in addition the one that reads the list.
 const LIST: &str = "/proc/self/fd";
 
 /// Lower bound of the shell limit that root is advised to set.
@@ -28,7 +28,7 @@ const ENOUGH: u64 = 1024;
 /// and reads of system state.
 const SPARE: u64 = 48;
 
-/// Raises the limit to fit `clients` in addition to open and expected descriptors.
+/// Raises the soft limit to fit `clients` in addition to open and expected descriptors.
 pub(super) fn raise(clients: usize) {
     let limit = getrlimit(Resource::Nofile);
     let (Some(soft), Some(open)) = (limit.current, open_by(LIST.as_ref())) else { return };
@@ -36,12 +36,12 @@ pub(super) fn raise(clients: usize) {
     if soft < wanted {
         let raised = limit.maximum.map_or(wanted, |hard| hard.min(wanted));
         let limit = Rlimit { current: Some(raised.max(soft)), maximum: limit.maximum };
-        // If this fails, the caller finds less room.
+        // If the limit stays, the caller finds fewer free descriptors.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 
-/// Number of clients that fit, at most `clients`.
+/// Number of clients for which descriptors are free, at most `clients`.
 pub(super) fn room(clients: usize) -> Result<usize, CliError> {
     let Some(limit) = getrlimit(Resource::Nofile).current else { return Ok(clients) };
     let left = limit.saturating_sub(open_by(LIST.as_ref()).unwrap_or(limit));
@@ -56,7 +56,7 @@ pub(super) fn room(clients: usize) -> Result<usize, CliError> {
 /// Error for a shortage of descriptors. The shell cannot raise its limit beyond this process's
 /// limit, but root can.
 pub(super) fn none_left(what: String) -> CliError {
-    // More than the current limit, so that the advice helps.
+    // Advises a limit above the current one, so that the advice helps.
     let more = getrlimit(Resource::Nofile).maximum.map_or(ENOUGH, |hard| ENOUGH.max(2 * hard));
     CliError::new(Code::Shortage, what)
         .because("this process may not raise its limit (ulimit -n) further")
@@ -68,8 +68,8 @@ pub(super) fn none_left(what: String) -> CliError {
         )
 }
 
-/// The number of open descriptors, from the folder that lists them. `None` if no descriptor is left
-/// to open the folder.
+/// The number of open descriptors, from the folder `list`. `None` if no descriptor is free to open
+/// the folder.
 fn open_by(list: &Path) -> Option<u64> {
     match std::fs::read_dir(list) {
         // Reading the folder takes one descriptor itself.
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(room(1).unwrap(), 1);
     }
 
-    /// Without `/proc` the server refused to serve: it took all descriptors for used.
+    /// Regression: without `/proc` the server took all descriptors for used, and refused to serve.
     #[test]
     fn a_list_that_is_not_there_says_nothing_of_how_many_are_left() {
         let open = open_by("/nowhere/fd".as_ref()).expect("some are left");

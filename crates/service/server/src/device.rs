@@ -1,12 +1,12 @@
-//! A device served without an array of braid's around it, so without jobs, history, status or
+//! A device served without an array of braid's around it, and so without jobs, history, status or
 //! settings.
 //!
 //! ```text
 //!   client's request ─▶ queue ─▶ one of few threads ─▶ the device, by blocking calls ─▶ completion
 //! ```
 //!
-//! Rescue serves an array in the middle of a reshape like this: clients see one device, whichever
-//! layout each read uses.
+//! Rescue serves an array in the middle of a reshape as such a device: clients see one device,
+//! whichever layout each read uses.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use braid_runtime::Disk;
 
 use super::export::DiskExport;
 
-/// Threads that call a device, and so requests in flight to an array below it.
+/// Threads that call a device, and so the most requests in flight to an array below the device.
 const THREADS: usize = 4;
 
 /// A device to serve, readable and writable at any byte.
@@ -43,7 +43,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device as an export. Calls `tell` with the first error below it; the log records all.
+    /// The device as an export. Calls `tell` with the device's first error; the log has all.
     pub(super) fn export(
         &self,
         tell: impl Fn(&MemberError) + Send + Sync + 'static,
@@ -62,7 +62,7 @@ pub(super) struct DeviceDisk {
     below: Arc<Below>,
 }
 
-/// The state that the device's threads share.
+/// The state that the threads that call a device share.
 struct Below {
     device: Arc<dyn Member>,
     read_only: bool,
@@ -91,14 +91,14 @@ impl DeviceDisk {
         Ok(Arc::new(Self { queue, below }))
     }
 
-    /// Waits for requests in flight, then makes all writes durable; gives up after `patience`.
+    /// Waits for requests in flight, then makes all writes durable; fails after `patience`.
     pub(super) fn end(&self, patience: Duration) -> Result<(), EndError> {
         let (below, (done, ended)) = (Arc::clone(&self.below), channel());
         let flush = move || {
             let none = below.ended.wait_while(below.count(), |count| *count > 0);
             drop(none);
             let flushed = if below.read_only { Ok(()) } else { below.device.flush() };
-            // If the caller gave up waiting, it no longer listens.
+            // If the caller gave up waiting, the send fails and is ignored.
             let _ = done.send(flushed);
         };
         let thread = thread::Builder::new().name("braid-stop".into()).spawn(flush);
@@ -173,7 +173,7 @@ impl Below {
         Outcome { result: result.map_err(|error| self.told(&error)), payload }
     }
 
-    /// Records an error: each in the log, only the first for the operator.
+    /// Records an error of the device: the log gets each error, the operator only the first.
     fn told(&self, error: &MemberError) -> RequestError {
         tracing::warn!(target: "braid::device", error = %error, "a request failed at the device");
         let word = match error {
@@ -209,7 +209,8 @@ impl Disk for DeviceDisk {
     fn submit(&self, request: ClientRequest, completion: Completion) {
         *self.below.count() += 1;
         if self.queue.send((request, completion)).is_err() {
-            // If no thread is left, the request was dropped, and its completion has reported that.
+            // If no thread is left, the queue dropped the request, whose completion has then
+            // reported the failure.
             *self.below.count() -= 1;
         }
     }

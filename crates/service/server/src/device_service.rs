@@ -17,7 +17,7 @@ use super::report::Reporter;
 use super::wait::Watch;
 use super::{io, service};
 
-/// Serves a device, the parts on it, and the other arrays of the rescue.
+/// Serves a device, its parts, and the other arrays of the rescue.
 pub(super) fn serve(
     context: Context<'_>,
     device: &Device,

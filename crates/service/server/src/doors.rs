@@ -1,4 +1,5 @@
-//! Doors of the array other than its exports: a file, a block device, a disk of virtual machines.
+//! The array's interfaces other than NBD exports: a file (FUSE), a block device (ublk), a disk of
+//! virtual machines (vhost-user).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use super::config::ServerConfig;
 use super::report::Reporter;
 use super::{fuse, ublk, vhost_user};
 
-/// Places of the doors, reserved before the array is touched.
+/// Mount point, block device number and socket of the doors, reserved before the array is touched.
 pub(super) struct DoorPlaces {
     file: Option<braid_frontend_fuse::MountPoint>,
     device: Option<braid_frontend_ublk::DeviceClaim>,
@@ -41,7 +42,7 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Opens the doors to an array with these logical blocks.
+    /// Opens the doors to an array, which have logical blocks of this size.
     pub(super) fn open(
         places: DoorPlaces,
         (disk, block_bytes): (Arc<dyn Disk>, Option<u32>),
@@ -57,7 +58,7 @@ impl Doors {
         Ok(Self { file, device, machines })
     }
 
-    /// Addresses of the doors, together with the exports' `uris`.
+    /// Addresses of the doors, and the URIs of the NBD exports.
     pub(super) fn addresses(&self, uris: Vec<String>) -> ClientAddresses {
         let word = |path: &Path| path.display().to_string();
         ClientAddresses {

@@ -21,13 +21,13 @@ use super::report::Reporter;
 
 pub(super) struct Endpoints {
     listened: Vec<ListenEndpoint>,
-    /// The folder of a socket for one command; removed on drop.
+    /// The folder of a socket that exists for one command only; removed on drop.
     _folder: Option<TempDir>,
 }
 
 impl Endpoints {
-    /// The requested addresses. Without any, a socket of the server's own named `name`, if there is
-    /// a name.
+    /// The requested addresses. Without requested addresses, a socket of the server's own with the
+    /// name `name`, if there is a name.
     pub(super) fn new(
         config: &ServerConfig,
         tls: Option<&Tls>,
@@ -43,7 +43,8 @@ impl Endpoints {
         Ok(Self { listened, _folder: None })
     }
 
-    /// Listens at these addresses and at passed-on sockets, if descriptors allow any client.
+    /// Listens at these addresses and at sockets from the service manager, if there are file
+    /// descriptors for at least one client.
     pub(super) fn listen(
         &self,
         config: &ServerConfig,
@@ -53,8 +54,8 @@ impl Endpoints {
     ) -> Result<Server, CliError> {
         let (sender, notices) = std::sync::mpsc::channel();
         let told = Arc::clone(reporter);
-        // A thread of its own reports notices: its output may be slow, and the threads that raise
-        // notices serve clients.
+        // Reports notices on a thread of its own: the output may be slow, and the threads that
+        // raise notices serve clients.
         let tell = move || notices.iter().for_each(|notice| told.client_notice(notice));
         let thread = std::thread::Builder::new().name("braid-notices".into()).spawn(tell);
         thread.map_err(|error| system("the server could not be started", &error))?;
@@ -79,7 +80,7 @@ impl Endpoints {
     }
 }
 
-/// The listener of an address.
+/// Listens at one address.
 pub(super) fn listener(
     address: &Address,
     tls: Option<&Tls>,

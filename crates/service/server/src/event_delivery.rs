@@ -1,7 +1,8 @@
-//! Events of `braid serve` beyond its own output: the history, a command, a web server, mail.
+//! Events of `braid serve` at destinations other than its own output: the history, a command, a web
+//! server, mail.
 //!
-//! Events before the array's start wait until the start is reported, so that the history begins
-//! with it.
+//! Events that come before the array's start is reported wait for that report, so that the history
+//! begins with it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ use braid_console::error::{CliError, Risk};
 use braid_console::state::make_folders;
 use braid_discovery::ready::Ready;
 
-/// Time for hooks to deliver the last events once the array has stopped.
+/// Time for hooks to deliver the last events after the array has stopped.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Destinations of events other than the history.
@@ -39,11 +40,11 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct EventConfig {
     /// A shell command to run for each event.
     pub on_event: Option<String>,
-    /// Seconds until the server ends that command.
+    /// Seconds after which the server ends the command for an event.
     pub on_event_timeout: u64,
-    /// An address to POST each event to.
+    /// A web address to which the server POSTs each event.
     pub webhook: Option<String>,
-    /// An address to mail critical events to.
+    /// A mail address for critical events.
     pub mail: Option<String>,
     /// The program that sends mail.
     pub sendmail: PathBuf,
@@ -60,7 +61,7 @@ impl EventConfig {
     /// The configured hooks.
     ///
     /// # Errors
-    /// An address is invalid.
+    /// A hook's address is invalid.
     pub fn hooks(&self, globals: &Globals) -> Result<Hooks, CliError> {
         let mut hooks: Hooks = Vec::new();
         if let Some(command) = &self.on_event {
@@ -96,7 +97,7 @@ impl EventConfig {
         Ok(hooks)
     }
 
-    /// The hooks of `hooks`, each in its own process: for a server that may run no program and open
+    /// The configured hooks, each in its own process: for a server that may run no program and open
     /// no connection.
     pub(super) fn hook_processes(&self, globals: &Globals) -> Result<Hooks, CliError> {
         let mut hooks = Hooks::new();
@@ -107,7 +108,7 @@ impl EventConfig {
         Ok(hooks)
     }
 
-    /// The command-line options that configure this hook and no other.
+    /// The command-line options that configure the hook `name` and no other.
     fn options_of(&self, name: &str) -> Vec<OsString> {
         let option = |key: &str, value: &OsStr| {
             let mut word = OsString::from(format!("--{key}="));
@@ -129,7 +130,7 @@ impl EventConfig {
     }
 }
 
-/// Hooks that deliver events, each with its back-off.
+/// Hooks that deliver events, each with the pauses between its attempts.
 pub type Hooks = Vec<(Box<dyn Deliver>, Backoff)>;
 
 /// Event delivery while the array is served.
@@ -143,7 +144,7 @@ pub(super) struct EventDelivery {
     is_new: bool,
 }
 
-/// Changes that wait until the start is reported.
+/// Changes of the array that wait until its start is reported.
 struct DeferredChanges {
     voice: Voice,
     changes: Mutex<Option<Vec<Change>>>,
@@ -160,8 +161,8 @@ impl DeferredChanges {
 }
 
 impl EventDelivery {
-    /// Begins event delivery. If the history cannot be opened, reports that and goes on without a
-    /// history.
+    /// Begins event delivery. If the history cannot be opened, reports the error and delivers
+    /// events without a history.
     pub(super) fn start(
         hooks: Hooks,
         state_dir: &Path,
@@ -189,7 +190,7 @@ impl EventDelivery {
             teller.map_err(|error| system("the thread for events could not be started", &error))?;
         let deferred =
             DeferredChanges { voice: teller.voice(), changes: Mutex::new(Some(Vec::new())) };
-        // Members are numbered in the order of their slots, then replacements.
+        // Members are numbered in the order of their slots; replacements follow.
         let numbered = (0..).map(MemberId).zip(ready.array.occupants());
         let unfinished = numbered.filter(|(_, one)| !one.is_in_sync()).map(|(member, _)| member);
         let mapping = Arc::new(Mutex::new(Mapping::new(unfinished)));
@@ -197,8 +198,8 @@ impl EventDelivery {
         Ok(Self { array, teller, deferred: Arc::new(deferred), mapping, after_crash, is_new })
     }
 
-    /// Turns each notice into a change once, and passes it in one order to health, hooks, reporter
-    /// and log.
+    /// Turns each notice into one change, and passes the changes in one order to health, hooks,
+    /// reporter and log.
     pub(super) fn of_notices(
         &self,
         reporter: &Arc<Reporter>,
@@ -212,19 +213,19 @@ impl EventDelivery {
             let member = |member| absolute(&reporter.label(member));
             let names = Names { array: reporter.name(), member: &member, doubt: reporter.doubt() };
             let change = {
-                // Holds the lock until the change is queued, so that later changes follow it.
+                // Holds the lock until this change is queued, so that later changes follow it.
                 let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(change) = mapping.change(notice, Moment::now(), names) else { return };
                 health.note(&change);
                 deferred.tell(change.clone());
                 change
             };
-            // Here, after the lock, a slow terminal delays only notices.
+            // The lock is released here, so a slow terminal delays only notices.
             reporter.change(&change);
             log(reporter.name(), &change);
             if change.kind.severity() == Severity::Critical {
-                // `systemctl status` shows this message. If it cannot be sent, history and hooks
-                // still have the event.
+                // `systemctl status` shows this message. If the message cannot be sent, history and
+                // hooks still have the event.
                 let _ = service::status(&change.message);
             }
         }
@@ -290,13 +291,13 @@ impl EventDelivery {
         self.deferred.voice.clone()
     }
 
-    /// Gives hooks a moment to deliver the last events, then ends the delivery.
+    /// Gives hooks a moment to deliver the last events, then ends event delivery.
     pub(super) fn end(self) {
         drop(self.teller.end(GRACE));
     }
 }
 
-/// Reports the operator's changes of members in their order.
+/// Reports the operator's changes of members in the order in which they happen.
 pub(super) struct MemberEvents {
     array: String,
     deferred: Arc<DeferredChanges>,
@@ -304,8 +305,8 @@ pub(super) struct MemberEvents {
 }
 
 impl MemberEvents {
-    /// Runs `act`, reports its change if it succeeded, and returns both. Notices that the array
-    /// sends meanwhile are reported after the change.
+    /// Runs `act`. If it succeeds, reports its `change` and returns result and change. Notices that
+    /// the array sends meanwhile are reported after the change.
     pub(super) fn around<T, E>(
         &self,
         act: impl FnOnce() -> Result<T, E>,
@@ -326,7 +327,7 @@ pub(super) struct StartFacts {
     degraded: u16,
     can_lose: u16,
     dirty: bool,
-    /// Stale members, and how many events each lacks.
+    /// Stale members, and how many events behind the newest member each is.
     stale: Vec<(String, u64)>,
 }
 

@@ -1,10 +1,10 @@
 //! Adapts an array or a device to the NBD server.
 //!
-//! It stands between the server's [`Export`] and a [`Disk`]. Requests and completions pass
-//! unchanged; this module adds the facts that NBD announces in addition to the size.
+//! This module stands between the server's [`Export`] and a [`Disk`]. Requests and completions pass
+//! unchanged; the module adds the facts that NBD announces in addition to the size.
 //!
-//! The smallest block is a byte, since any byte is writable (by reading the sector around it),
-//! unless the array declares another. The preferred block is the largest power of two that divides
+//! The smallest block is a byte, unless the array declares another: any byte is writable, by
+//! reading the sector around the byte. The preferred block is the largest power of two that divides
 //! a row of a parity level, and 4 KiB without parity.
 //!
 //! Invariant
@@ -28,8 +28,8 @@ pub struct DiskExport {
 }
 
 impl DiskExport {
-    /// `logical_block_bytes` is the smallest block that users of the disk may write, if it declares
-    /// one. `describe` returns its kind and state for people.
+    /// `logical_block_bytes` is the smallest block that users of the disk may write, if the disk
+    /// declares one. `describe` returns the disk's kind and state for people.
     ///
     /// # Panics
     /// The logical block is no power of two, or larger than a request may be.
@@ -41,8 +41,8 @@ impl DiskExport {
         describe: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
         let usual = BlockSizes::BYTE_GRANULAR;
-        // A declared block of 512 bytes is ignored: requests for parts of a sector work anyway, by
-        // reading and writing the sector.
+        // A declared block of 512 bytes is ignored: the array serves requests for parts of a sector
+        // anyway, by reading and writing the sector.
         let larger = logical_block_bytes.filter(|bytes| *bytes > SECTOR_BYTES);
         let minimum = larger.unwrap_or(usual.minimum_bytes());
         let least = usual.preferred_bytes().max(minimum);
@@ -74,7 +74,7 @@ impl Export for DiskExport {
         self.block_sizes
     }
 
-    /// Stretches are whole units, so that a unit which a client requests as a whole is not cut.
+    /// A stretch is a whole number of units, so that a request for one whole unit is not cut.
     fn stretch_bytes(&self) -> u64 {
         STRETCH_BYTES.next_multiple_of(self.disk.unit_bytes())
     }
@@ -96,7 +96,7 @@ impl Export for DiskExport {
     }
 }
 
-/// The largest power of two that divides a unit, at least `least`, at most a request's maximum.
+/// The largest power of two that divides a unit: at least `least`, at most a request's maximum.
 fn preferred(unit_bytes: u64, least: u32) -> u32 {
     let most = BlockSizes::BYTE_GRANULAR.maximum_bytes();
     let power = 1_u64 << unit_bytes.trailing_zeros();

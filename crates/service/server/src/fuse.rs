@@ -13,7 +13,7 @@ use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 
-/// Reserves the place of the array's file before the array is touched.
+/// Reserves the mount point of the array's file before the array is touched.
 pub(super) fn place(path: &Path, reporter: &Reporter) -> Result<MountPoint, CliError> {
     let place = MountPoint::take(path).map_err(|error| place_error(&error))?;
     if place.was_stale() {

@@ -1,7 +1,7 @@
 //! An array's incidents since its start: which members went out, when and why, for later queries.
 //!
-//! Notices and the operator's changes of members fill it. It does not record the members of slots;
-//! the array answers that.
+//! Notices and the operator's changes of members fill the record. The record does not say which
+//! member has which slot; the array does.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub(crate) struct Incident {
     pub(crate) cause: String,
     /// The member is out only because a replacement has its slot.
     pub(crate) is_replaced: bool,
-    /// The member does not answer; it comes back by itself.
+    /// The member does not answer; it returns to the array by itself.
     pub(crate) is_away: bool,
 }
 
@@ -31,7 +31,7 @@ impl Incident {
     }
 }
 
-/// A member's name as an absolute path, so that it does not depend on the server's folder.
+/// A member's name as an absolute path, which does not depend on the server's working folder.
 pub(super) fn absolute(label: &str) -> String {
     braid_member::absolute(std::path::Path::new(label)).display().to_string()
 }
@@ -43,14 +43,14 @@ pub(crate) struct Health(Mutex<Incidents>);
 struct Incidents {
     out: BTreeMap<u16, Incident>,
     slow: BTreeMap<u16, Incident>,
-    /// Members that went out and then lost their slot to another, with that slot; and failed
-    /// spares.
+    /// Members that went out and then lost their slot to another member, each with its old slot;
+    /// also failed spares, without a slot.
     replaced: Vec<(Option<u16>, Incident)>,
-    /// Replacements that are being filled, by the slot of the replaced member.
+    /// Labels of replacements that are being filled, by the slot of the replaced member.
     filling: BTreeMap<u16, String>,
     /// Label of each slot's last member.
     last_labels: BTreeMap<u16, String>,
-    /// Slots whose last member the operator removed.
+    /// Slots whose last member the operator removed, with the removed member.
     gone: BTreeMap<u16, Incident>,
     /// Members that were left out of the take-over and have not been added yet.
     left_out: Vec<LeftOut>,
@@ -68,7 +68,7 @@ impl Health {
         if change.kind == Kind::WriteLost {
             let number = |name| change.number(name).unwrap_or_default();
             let start = number("offset_bytes");
-            // The reporter turns lost ranges into text.
+            // Only records the lost range; the reporter describes it to the operator.
             incidents.lost.add(start..start + number("length_bytes"));
             return;
         }
@@ -78,7 +78,7 @@ impl Health {
             (Kind::Fail | Kind::FailSpare, Some(slot)) => {
                 let incident = Incident::now(member, cause);
                 match incidents.filling.remove(&slot) {
-                    // The replacement failed: the member that it was to replace still has its slot.
+                    // The replacement failed: the member to be replaced still has its slot.
                     Some(filling) if filling == incident.member => {
                         incidents.replaced.push((None, incident));
                     }
@@ -116,7 +116,7 @@ impl Health {
                 incidents.slow.remove(&slot);
                 incidents.out.insert(slot, incident);
             }
-            // Matches every slot: a spare may have taken the member's slot meanwhile.
+            // Matches every slot: a spare may have taken the returning member's slot meanwhile.
             (Kind::DiskReturned, _) => {
                 incidents.out.retain(|_, out| out.member != member);
                 incidents.replaced.retain(|(_, out)| out.member != member);
@@ -138,7 +138,7 @@ impl Health {
                 }
             },
             (Kind::SpareTaken, Some(slot)) => {
-                // The member in the slot may have been out before: it is back in the array.
+                // The member that gets the slot may have been out; it is in the array again.
                 incidents.replaced.retain(|(_, out)| out.member != member);
                 let out = incidents.out.remove(&slot);
                 incidents.replaced.extend(out.map(|out| (Some(slot), out)));
@@ -153,22 +153,22 @@ impl Health {
         }
     }
 
-    /// How the slot's last member went out, if it did.
+    /// The incident by which the slot's last member went out, if it is out.
     pub(crate) fn out(&self, slot: u16) -> Option<Incident> {
         self.incidents().out.get(&slot).cloned()
     }
 
-    /// The array starts with this member as a replacement for the one in `slot`.
+    /// Notes that the array starts with this member as a replacement for the member in `slot`.
     pub(super) fn note_filling(&self, slot: u16, member: &str) {
         self.incidents().filling.insert(slot, absolute(member));
     }
 
-    /// The array starts with this member in `slot`.
+    /// Notes that the array starts with this member in `slot`.
     pub(super) fn note_seat(&self, slot: u16, member: &str) {
         self.incidents().last_labels.insert(slot, absolute(member));
     }
 
-    /// The operator removed a member.
+    /// Notes that the operator removed this member.
     pub(super) fn note_removed(&self, member: &str) {
         let member = absolute(member);
         let mut incidents = self.incidents();
@@ -207,17 +207,17 @@ impl Health {
         self.incidents().left_out.clone()
     }
 
-    /// Since when the slot's member is slow, if it is.
+    /// Since when the slot's member is slow, and why; `None` if it is not slow.
     pub(crate) fn slow(&self, slot: u16) -> Option<Incident> {
         self.incidents().slow.get(&slot).cloned()
     }
 
-    /// Why the array refuses writes, if it does.
+    /// Why the array refuses writes; `None` if it accepts them.
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.incidents().failure.clone()
     }
 
-    /// Ranges that were acknowledged and then lost.
+    /// Ranges of writes that the array acknowledged and then lost.
     pub(crate) fn lost(&self) -> Option<Spread> {
         let (ranges, bytes) = self.incidents().lost.sum();
         (bytes > 0).then_some(Spread { ranges: ranges as u64, bytes })
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives `health` one notice; `name` gives the labels of members.
+    /// Passes one notice to `health`; `name` returns the label of a member.
     fn hear(health: &Health, notice: &Notice, name: impl Fn(MemberId) -> &'static str) {
         let member = |member| name(member).to_owned();
         let names = Names { array: "tank", member: &member, doubt: Doubt::Nothing };
@@ -319,7 +319,7 @@ mod tests {
         assert!(health.gone(2).is_some_and(|gone| gone.cause.contains("/dev/sdc")));
         note(Notice::SpareTaken { member: MemberId(7), slot, kept_sectors: 0 });
         assert_eq!((health.gone(2), health.seat(2).as_deref()), (None, Some("/dev/sdh")));
-        // Afterwards `replaced` holds a replaced member and a failed spare.
+        // After these notices, `replaced` holds a replaced member and a failed spare.
         note(Notice::MemberOut { member: MemberId(7), slot, cause: Cause::person(MemberId(7)) });
         note(Notice::SpareTaken { member, slot, kept_sectors: 0 });
         let spare = MemberId(8);

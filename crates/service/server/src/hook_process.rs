@@ -14,7 +14,7 @@ use braid_console::error::CliError;
 use braid_console::error::system::system;
 use braid_console::own_program::own_program;
 
-/// A hook in a process of its own, with its options.
+/// Starts a hook in its own process, with these options.
 pub(super) fn start(
     like: Box<dyn Deliver>,
     options: Vec<OsString>,
@@ -26,13 +26,13 @@ pub(super) fn start(
     let mut command = Command::new(program);
     command.arg("hook").arg("--umask").arg(format!("{:o}", globals.umask.bits())).args(options);
     command.stdin(Stdio::from(OwnedFd::from(there)));
-    // Standard output carries the server's data, so the hook writes to standard error. A process
-    // group of its own keeps terminal signals away: the hook ends with the server, after the last
-    // events.
+    // Standard output carries the server's data, so the hook writes to standard error. The hook has
+    // its own process group, which terminal signals do not reach: it ends with the server, after
+    // the last events.
     let errors = std::io::stderr().as_fd().try_clone_to_owned().map_err(failed)?;
     command.stdout(Stdio::from(errors)).process_group(0);
-    // The hook ends with the server, and its exit status is not needed. A thread that waited for it
-    // would exist before files are closed off.
+    // The hook ends with the server, and its exit status is not needed. A thread that waited for
+    // the hook would exist before the server gives up access to files.
     drop(command.spawn().map_err(failed)?);
     Ok(Box::new(HookProcess::new(like, here).map_err(failed)?))
 }

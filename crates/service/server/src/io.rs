@@ -1,5 +1,5 @@
-//! Chooses the carrier of bytes: io_uring workers or blocking threads, through the page cache or
-//! past it.
+//! Chooses how bytes move between clients and members: by io_uring workers or blocking threads,
+//! through the page cache or bypassing it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::report::Reporter;
 use braid_console::error::CliError;
 use braid_console::error::system::system;
 
-/// More shards than this cost more memory than they gain.
+/// More shards than this would cost more memory than they are worth.
 const SHARDS_MAX: u16 = 64;
 
 /// The array's options for `workers`: four shards for each worker, so that two workers seldom need
@@ -27,7 +27,7 @@ pub(super) fn options(workers: Option<&Arc<Workers>>) -> Options {
     Options { io: braid_runtime::Io::Ring, shards, workers, ..options }
 }
 
-/// Starts workers, if requested and available.
+/// Starts io_uring workers, if requested and available.
 pub(super) fn workers(
     config: &IoConfig,
     reporter: &Reporter,

@@ -8,7 +8,7 @@ use braid_console::output::size::parse_size;
 
 pub(super) const KEYS: [&str; 3] = ["job-latency-factor", "job-floor", "job-ceiling"];
 
-/// Upper limit of the latency factor; the word `any` means no limit.
+/// Upper limit of the latency factor, in thousandths; the word `any` means no limit.
 const FACTOR_MAX_PERMILLE: u32 = 1_000_000;
 
 /// Upper limit of bytes per second: more than any member transfers.
@@ -32,7 +32,7 @@ pub(super) fn set(settings: &mut GovernorSettings, key: &str, value: &str) -> Re
     Ok(())
 }
 
-/// Thousandths of a number with at most three decimals.
+/// Parses a number with at most three decimals; returns thousandths.
 fn permille(value: &str) -> Result<u32, String> {
     let why = "it is 'any', or a number from 1 to 1000 with at most three digits behind the point";
     let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));

@@ -1,6 +1,6 @@
 //! The service: serves one or several arrays over NBD, as a file, as a block device and to virtual
-//! machines. A control socket shows and sets them, a service manager watches them, and a stop ends
-//! them in order.
+//! machines. A control socket shows and changes the arrays, a service manager watches the server,
+//! and a stop ends the arrays in order.
 //!
 //! ```text
 //!   ServerConfig ─ prepare ─▶ PreparedServer ─ serve ─▶ [`several`] ─▶ [`array`]
@@ -8,7 +8,8 @@
 //!                                     └▶ [`device_service`]: a device that stands for an array
 //! ```
 //!
-//! `several` groups members into arrays by their superblocks. `array` is one array's life.
+//! `several` groups members into arrays by their superblocks. `array` serves one array from its
+//! start to its stop.
 //!
 //! This crate reads neither a command line nor a file of settings. Its input is a [`ServerConfig`];
 //! its result is an exit status or an error with a code.
@@ -107,8 +108,8 @@ pub struct PreparedServer<'a> {
     confinement: confine::Confinement,
 }
 
-/// Starts hooks, and gives up capabilities and files if configured. The process still has one
-/// thread.
+/// Starts hooks, and gives up capabilities and access to files if configured. The process still has
+/// one thread.
 ///
 /// # Errors
 /// A hook's address is invalid; the server cannot be confined as configured.
@@ -125,10 +126,10 @@ pub fn prepare<'a>(
 }
 
 impl PreparedServer<'_> {
-    /// Serves until a signal, a request or the end of its command.
+    /// Serves until a signal, a stop request or the end of the command of `--run`.
     ///
     /// # Errors
-    /// The array cannot be assembled, opened or reached; it did not end in order.
+    /// The array cannot be assembled, opened or reached, or did not stop in order.
     pub fn serve(self) -> Result<Exit, CliError> {
         let Self { config, globals, hooks, confinement } = self;
         if let Some(metrics) = &config.metrics {
@@ -148,8 +149,8 @@ impl PreparedServer<'_> {
 }
 
 /// Serves an array that `braid rescue` has opened: members are only read, and writes go into an
-/// overlay. It has no control socket, since no member may be added to a rescued array; a signal
-/// stops it.
+/// overlay. The server has no control socket, since no member may be added to a rescued array; a
+/// signal stops the server.
 ///
 /// # Errors
 /// As for [`PreparedServer::serve`].

@@ -1,20 +1,21 @@
-//! The thread that looks at connections to members on other hosts, so that losses become events.
+//! The thread that checks the connections to members on other hosts, and reports lost connections
+//! as events.
 //!
 //! ```text
 //!   the array starts, or a member joins ─ it is on another host ─▶ the thread starts
 //!                                                    it looks ─▶ once a second, until the end
 //! ```
 //!
-//! An array of local members has no such thread: its memory alone would take 64 MiB of addresses
-//! (malloc's arena). The caller does the look.
+//! An array of local members has no such thread, since a thread alone takes 64 MiB of address space
+//! (malloc's arena). The caller supplies the function that looks.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often connections are looked at: a connection that is lost again and again is one or two
-/// events a second.
+/// Interval between looks at connections: a connection that is lost again and again causes one or
+/// two events a second.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 type Look = Box<dyn FnMut() + Send>;
@@ -27,7 +28,7 @@ pub(super) struct LinkWatch {
 
 #[derive(Default)]
 struct State {
-    /// The look, until the thread has it.
+    /// The function that looks at connections, until the thread has it.
     look: Option<Look>,
     thread: Option<JoinHandle<()>>,
     is_over: bool,
@@ -38,13 +39,14 @@ impl LinkWatch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the look. No look begins after the guard is dropped.
+    /// Sets the function that looks at connections. No call begins after the guard is dropped.
     pub(super) fn set(self: &Arc<Self>, look: impl FnMut() + Send + 'static) -> LinkGuard {
         self.state().look = Some(Box::new(look));
         LinkGuard(Arc::clone(self))
     }
 
-    /// Starts the thread, unless it runs or the array ends: a member is on another host.
+    /// Starts the thread, because a member is on another host; does nothing if the thread runs or
+    /// the array ends.
     ///
     /// # Errors
     /// The thread could not start.
@@ -73,7 +75,7 @@ impl LinkWatch {
     }
 }
 
-/// Ends the looks on drop: no event comes after that.
+/// Ends the looks at connections on drop: no event about a connection follows.
 pub(super) struct LinkGuard(Arc<LinkWatch>);
 
 impl Drop for LinkGuard {

@@ -1,7 +1,7 @@
-//! Ranges that an array acknowledged and then lost, as reported to an operator.
+//! Ranges of writes that an array acknowledged and then lost, as reported to an operator.
 //!
 //! A broken array may lose thousands of small writes at once. Programs receive each range. The
-//! operator receives the first [`LINES_MAX`], and the sum when the array stops.
+//! operator receives the first [`LINES_MAX`], and the sum of all ranges when the array stops.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use rangemap::RangeSet;
 
 use braid_console::output::size::format_size;
 
-/// Ranges that get a line of their own.
+/// Number of lost ranges for which the operator gets one line each.
 const LINES_MAX: usize = 16;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct LostRanges {
 pub(crate) enum RangeLine {
     /// The first range; its line explains the loss.
     First(String),
-    /// A further range.
+    /// A range after the first; its line has only the range.
     Further(String),
     /// No line for this range: there are more ranges than an operator reads.
     TooMany,

@@ -1,8 +1,8 @@
 //! Server state and reports for an operator's changes of members.
 //!
-//! It stands next to the control API, which decides and acts ([`super::control`]). A member gets
-//! its name first, then the array learns of it, so every listener knows the name. The report of a
-//! change precedes all notices of the array about that member.
+//! The control API ([`super::control`]) decides on and performs the changes. A member gets its name
+//! before the array gets the member, so every listener has the name. The report of a change
+//! precedes all notices of the array about that member.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,17 +32,17 @@ pub(crate) struct Membership {
     events: MemberEvents,
     /// The queue of lines to report: a slow reader must not delay a request.
     lines: Sender<Line>,
-    /// Whether to bypass the page cache for devices.
+    /// Whether to bypass the page cache for devices that become members.
     pub(super) direct: Direct,
     /// The folder for saved first and last bytes of devices.
     pub(super) state_dir: PathBuf,
-    /// Files are closed off, so new devices arrive open.
+    /// The server may open no files, so clients pass new devices open.
     pub(super) opens_nothing: bool,
-    /// A lock that one request at a time holds.
+    /// A lock that each request for a change of members holds.
     changing: Mutex<()>,
     links: Arc<LinkWatch>,
-    /// Path of the control socket; the note with the command to serve the array again may lie next
-    /// to it.
+    /// Path of the control socket; the file with the command to serve the array again may lie next
+    /// to this socket.
     control: Mutex<Option<PathBuf>>,
 }
 
@@ -61,7 +61,7 @@ enum Line {
 }
 
 impl Membership {
-    /// State for an array that is being started.
+    /// Makes the state for an array that is being started.
     ///
     /// # Errors
     /// The thread could not start.
@@ -166,14 +166,14 @@ impl Membership {
         id: MemberId,
         slot: Option<u16>,
     ) -> Result<(), RemoveError> {
-        // Not within `around`, which holds a lock: the removal may take a while, and other reports
-        // go on meanwhile.
+        // Removes the member outside of `around`, which holds a lock: the removal may take a while,
+        // and must not delay other reports.
         volume.remove_member(id)?;
         self.note_removed(id, slot);
         Ok(())
     }
 
-    /// Removes a spare of an array that has no use for spares, with its superblock.
+    /// Removes a spare of an array that has no use for spares, and removes the spare's superblock.
     pub(super) fn let_go(&self, volume: &Volume, id: MemberId) -> Result<(), RemoveError> {
         volume.let_go_spare(id)?;
         self.note_removed(id, None);
@@ -191,7 +191,7 @@ impl Membership {
         self.say(change);
     }
 
-    /// Reports connections to members on other hosts that are lost and made anew, until the guard
+    /// Reports each loss and renewal of a connection to a member on another host, until the guard
     /// is dropped.
     ///
     /// # Errors
@@ -213,18 +213,18 @@ impl Membership {
         Ok(guard)
     }
 
-    /// Reports a change without waiting for the reader.
+    /// Queues the report of a change, so that a slow reader does not delay the caller.
     fn say(&self, change: Change) {
-        // The thread lives as long as this sender.
+        // The receiving thread runs as long as this sender exists.
         let _ = self.lines.send(Line::Change(Box::new(change)));
     }
 
-    /// Reports why a spare of another array did not become one of this array.
+    /// Reports why a spare of another array did not become a spare of this array.
     pub(super) fn say_not_moved(&self, member: &str, why: String) {
         let _ = self.lines.send(Line::Aside("spare-not-moved", member.to_owned(), why));
     }
 
-    /// Records the new bitmap file in the command that serves the array again.
+    /// Records the new bitmap file in the note with the command that serves the array again.
     pub(super) fn note_bitmap_file(&self, old: Option<&Path>, new: Option<&Path>) {
         let option = |file: &Path| {
             let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
@@ -238,7 +238,8 @@ impl Membership {
         });
     }
 
-    /// Updates the command that serves the array again, if it exists. A failure loses only a hint.
+    /// Updates the note with the command that serves the array again, if the note exists. A failure
+    /// loses only a hint.
     fn note(&self, change: impl FnOnce(String) -> String) {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(control) = control.as_deref() else { return };
@@ -247,9 +248,10 @@ impl Membership {
     }
 }
 
-/// The connections to members on other hosts that are in the array, or away.
+/// The connections to members on other hosts, for members that are in the array or away.
 fn looks(volume: &Volume) -> Vec<LinkLook> {
-    // A member may go away, or return, between two of these calls.
+    // Asks for the members that are away both before and after: a member may go away or return
+    // between two of these calls.
     let mut away = volume.away();
     let looks = volume.look_at_members();
     away.extend(volume.away());
@@ -269,7 +271,8 @@ fn looks(volume: &Volume) -> Vec<LinkLook> {
     looks.filter_map(link).collect()
 }
 
-/// The byte position of a separate word in a command line, with the space before it.
+/// The byte position in a command line at which a separate word begins, counted from the space
+/// before the word.
 fn find_word(command: &str, word: &str) -> Option<usize> {
     let whole = format!(" {word}");
     let mut at = 0;

@@ -21,19 +21,19 @@ use braid_console::error::system::is_shortage_of;
 use braid_console::error::{CliError, Risk};
 use braid_discovery::ready::Ready;
 
-/// The metrics port, and which metrics it serves.
+/// The address of the metrics port, and which metrics it serves.
 #[derive(Clone, Debug)]
 pub struct MetricsConfig {
     /// `ADDRESS:PORT`.
     pub address: String,
-    /// Other machines may reach the address.
+    /// The metrics address may be one that other machines can reach.
     pub is_public: bool,
     /// Include `node_md_...`, as node_exporter reports them for md's arrays.
     pub has_node_md: bool,
 }
 
 impl MetricsConfig {
-    /// Validates the address before anything starts.
+    /// Validates the metrics address before the server starts.
     pub(super) fn check(&self) -> Result<(), CliError> {
         let parsed = parse_address(&self.address, self.is_public);
         parsed.map(drop).map_err(|error| refused(&error))
@@ -149,7 +149,7 @@ impl ArrayMetrics {
         let (waiting, away) = (volume.waiting(), volume.away());
         for member in looks {
             let (name, is_in) = (name(member.id), member.is_in);
-            // A member that returned appears twice under one name; list it once.
+            // A member that returned appears twice under one name; list the member once.
             if members.iter().any(|other| other.name == name) {
                 continue;
             }
@@ -251,12 +251,12 @@ fn slots_of(view: &ArrayView) -> impl Iterator<Item = Slot> {
     (0..view.geometry.slots()).map(Slot)
 }
 
-/// Whether the slot's member holds all its content.
+/// Whether the slot's member is completely recovered.
 fn is_whole(view: &ArrayView, slot: Slot) -> bool {
     view.member(slot).is_some_and(|member| member.recovered_sectors == u64::MAX)
 }
 
-/// How many more members, whichever, the array may lose; computed as in assembly.
+/// How many more members the array may lose, whichever they are; computed as in assembly.
 fn can_lose(view: &ArrayView) -> u64 {
     if view.gate == Gate::Broken {
         return 0;

@@ -1,4 +1,4 @@
-//! Listeners to an array's notices, and the array's start with these listeners.
+//! The listeners to an array's notices, and the start of the array with these listeners.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ impl NoticeListeners {
         }
     }
 
-    /// State that changes of members need: the reporter, whether to bypass the page cache, and the
-    /// folder for saved bytes.
+    /// State for changes of members: the reporter, whether to bypass the page cache, and the folder
+    /// for saved bytes of devices.
     pub(super) fn membership(
         &self,
         delivery: &EventDelivery,
@@ -124,7 +124,7 @@ pub(super) fn jobs_not_kept(reporter: &Reporter, path: &Path, error: &std::io::E
     reporter.aside("jobs-not-kept", &facts, &text);
 }
 
-/// A running array, and its records outside of members.
+/// A running array, and the files about it that lie outside of members.
 pub(super) struct OpenArray {
     pub(super) volume: Arc<Volume>,
     pub(super) keeper: Keeper,
@@ -132,9 +132,10 @@ pub(super) struct OpenArray {
 }
 
 impl OpenArray {
-    /// Starts the array. Unless it is read-only, also keeps its recorded state (event count and
-    /// time) up to date from now on. With `keeps_files` this host has files that the array needs
-    /// after a crash: acknowledged writes, the copy of a reshape's window, the noted shape.
+    /// Starts the array. Unless it is read-only, also keeps this host's record of its state (event
+    /// count and time) up to date from now on. With `keeps_files` this host has files that the
+    /// array needs after a crash: acknowledged writes, the copy of a reshape's window, the noted
+    /// shape.
     pub(super) fn start(
         ready: Ready,
         mut options: Options,
@@ -178,7 +179,7 @@ impl OpenArray {
     }
 }
 
-/// Stops a running array on drop, whichever step of the start fails.
+/// Stops a running array on drop, if a later step of the start fails.
 pub(super) struct StopOnDrop(Option<OpenArray>);
 
 impl StopOnDrop {

@@ -9,7 +9,7 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_discovery::probe::io_error;
 
-/// Error for an array that assembled but did not start. It has other causes than lost members, too.
+/// Error for an array that assembled but did not start. Lost members are only one of the causes.
 pub(super) fn array_open_error(error: &OpenError, labels: &[String]) -> CliError {
     let what = "the array could not be started";
     match error {

@@ -1,5 +1,5 @@
-//! Arrays rescued together with another, for volumes that span several. One server serves them, and
-//! only their exports appear.
+//! Arrays rescued together with another, for volumes that span several. One server serves all these
+//! arrays; clients see the arrays' exports only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl OtherArrays {
             let ready = match opened {
                 ArrayOrDevice::Array(ready) => *ready,
                 ArrayOrDevice::Device(device) => {
-                    // Errors of the device are recorded in the log only.
+                    // Errors of a device are recorded in the log only.
                     let (disk, export) = device.export(|_| {})?;
                     arrays.exports.push(export);
                     arrays.devices.push(disk);
@@ -83,8 +83,8 @@ mod tests {
     use super::super::device::Device;
     use super::*;
 
-    /// A device served together with an array was not flushed at the stop: writes in its overlay
-    /// were lost.
+    /// Regression: a device served together with an array was not flushed at the stop, and writes
+    /// in the device's overlay were lost.
     #[test]
     fn what_was_written_to_a_device_beside_an_array_is_durable_at_the_stop() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -110,7 +110,7 @@ mod tests {
         arrays.exports[0].submit(write, Completion::from_fn(tell));
         assert_eq!(told.recv(), Ok(Ok(())));
         assert!(arrays.stop(Duration::from_secs(20)), "all is durable");
-        // The device's threads drop the overlay when their queue is gone.
+        // The threads that serve the device drop the overlay when their queue is gone.
         let until = std::time::Instant::now() + Duration::from_secs(20);
         let again = loop {
             match Overlay::open(below(), folder.path(), "array-7", 7) {

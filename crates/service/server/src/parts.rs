@@ -1,5 +1,5 @@
-//! Arrays opened before they are served, and the parts on them; each part is an export in addition
-//! to the array's.
+//! Arrays that are opened before they are served, and the parts on these arrays; each part is one
+//! more export.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct RescuedArrays {
     pub parts: Vec<Box<dyn Part>>,
 }
 
-/// The served form of an array.
+/// An array, or a device that stands for it.
 pub enum ArrayOrDevice {
     /// The array itself, with its members open.
     Array(Box<Ready>),

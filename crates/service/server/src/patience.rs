@@ -6,10 +6,11 @@ use braid_runtime::Patience;
 
 pub(super) const KEYS: [&str; 2] = ["away-after-ms", "away-spare-after-ms"];
 
-/// The word for no limit: the array never treats a member as away.
+/// The word for no time limit: the array never treats a silent member as away.
 const NEVER: &str = "never";
 
-/// The array looks at members twice a second, so a smaller limit would mean nothing.
+/// Smallest allowed limit, in milliseconds. The array looks at members twice a second, so a smaller
+/// limit would mean nothing.
 const LEAST_MS: u64 = 1000;
 
 const MOST_MS: u64 = 86_400_000;

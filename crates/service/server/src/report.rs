@@ -40,14 +40,15 @@ pub(crate) struct Reporter {
     name: String,
     uuid: String,
     level: String,
-    /// Whether the array stays dirty when it stops, since only a resync makes its redundancy agree.
+    /// Whether the array started dirty, and so stays dirty when it stops: only a resync makes its
+    /// redundancy agree.
     stays_dirty: bool,
-    /// Losses that the array tolerated when it was started.
+    /// How many further losses of members the array tolerated when it was started.
     tolerance: Tolerance,
     /// Labels of members, by number. Labels of members that left stay, since later reports may name
     /// them.
     labels: RwLock<BTreeMap<u16, String>>,
-    /// A resync of this run has completed.
+    /// Whether a resync has completed since the array started.
     is_resynced: AtomicBool,
     /// Lost ranges: the watcher's thread adds them, and the main thread reports their sum.
     lost: Mutex<LostRanges>,
@@ -103,8 +104,8 @@ impl Reporter {
         &self.uuid
     }
 
-    /// Whether the array stays dirty however it stops: it started dirty, and its resync is not
-    /// complete.
+    /// Whether the array will be dirty after any stop, because it started dirty and its resync is
+    /// not complete.
     pub(crate) fn stays_dirty(&self) -> bool {
         self.stays_dirty && !self.is_resynced.load(Ordering::Relaxed)
     }
@@ -288,7 +289,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// How the array's content may have been wrong since the start.
+    /// The content that may have been wrong when the array started: parity, copies or none.
     pub(super) fn doubt(&self) -> Doubt {
         match self.tolerance {
             Tolerance { parity_in_doubt: true, .. } => Doubt::Parity,
@@ -297,15 +298,15 @@ impl Reporter {
         }
     }
 
-    /// Reports a change of the array. Programs get the same event as hooks and the history, without
-    /// its number.
+    /// Reports a change of the array. Programs get the event that hooks and the history get,
+    /// without the event's number.
     pub(crate) fn change(&self, change: &Change) {
         let is_completed =
             change.result.as_ref().map(|end| end.outcome) == Some(Outcome::Completed);
         if change.kind == Kind::ResyncFinished && is_completed {
             self.is_resynced.store(true, Ordering::Relaxed);
         }
-        // `stopped` reports the stop with the counts, once the server is closed as well.
+        // Skips the stop: `stopped` reports it with the counts, once the server is closed as well.
         if change.kind == Kind::ArrayStopped {
             return;
         }
@@ -330,7 +331,7 @@ impl Reporter {
         }
     }
 
-    /// The line about a lost range; `None` for further ranges once there have been many.
+    /// The line about a lost range; `None` if many ranges have a line already.
     fn write_lost(&self, change: &Change) -> Option<String> {
         let number = |name| change.number(name).unwrap_or_default();
         let start = number("offset_bytes");
@@ -355,7 +356,7 @@ impl Reporter {
 
     pub(crate) fn label(&self, member: MemberId) -> String {
         let labels = self.labels.read().unwrap_or_else(PoisonError::into_inner);
-        // A member without a label is a bitmap file that a setting added.
+        // A member without a label is a bitmap file that `braid set` added.
         labels.get(&member.0).cloned().unwrap_or_else(|| "of the array".to_owned())
     }
 
@@ -363,7 +364,7 @@ impl Reporter {
         self.labels.write().unwrap_or_else(PoisonError::into_inner).insert(member.0, label);
     }
 
-    /// Reports slow members, whose requests the coming stop waits for.
+    /// Reports slow members, since the coming stop waits for their requests.
     pub(crate) fn stopping(&self, volume: &Volume) {
         for member in volume.sitting_out() {
             let label = self.label(member);
@@ -454,7 +455,7 @@ impl Reporter {
         self.say(Style::Warning, &text);
     }
 
-    /// Reports limits that clients feel and only the operator can change.
+    /// Reports limits that affect clients and that only the operator can change.
     pub(crate) fn client_notice(&self, notice: ClientNotice) {
         let (event, facts, text) = match notice {
             ClientNotice::Full { connections_max } => (
@@ -497,7 +498,7 @@ impl Reporter {
     }
 
     /// Reports the stop. `cut` connections had not finished in time; `served` counts the clients'
-    /// requests. A device has no volume.
+    /// requests. `volume` is `None` for a device.
     pub(crate) fn stopped(
         &self,
         volume: Option<&Volume>,
@@ -614,7 +615,7 @@ fn member_counts(volume: &Volume) -> serde_json::Map<String, Value> {
     facts.as_object().cloned().unwrap_or_default()
 }
 
-/// Severity for an operator: that a job begins or succeeds is no warning.
+/// Severity of a change for an operator: the begin or the success of a job is no warning.
 fn severity(change: &Change) -> Severity {
     let is_begin =
         matches!(change.kind, Kind::CheckStarted | Kind::RebuildStarted | Kind::ResyncStarted);
@@ -624,7 +625,7 @@ fn severity(change: &Change) -> Severity {
         Some(_) if change.word("end") == Some("interrupted") => Severity::Info,
         Some(end) => {
             let count = |name: &str| end.counts.get(name).copied().unwrap_or_default();
-            // If the check repairs, it may have corrected the differences.
+            // A check that repairs may have corrected the differences that it found.
             let differing = match change.details.get("repair") {
                 Some(Detail::Flag(true)) => {
                     count("located").saturating_sub(count("repaired")) + count("ambiguous")

@@ -2,7 +2,7 @@
 //! `braid set` later. Also the answer to `braid elevators`.
 //!
 //! Keys of `set` are the options of `serve` without their dashes. The key `elevator:SLOT` sets the
-//! elevator of one slot; `elevator` sets all of them and removes these exceptions.
+//! elevator of one slot; the key `elevator` sets that of all slots and removes such exceptions.
 
 use braid_control::model::{ElevatorRow, Elevators, SettingValue, Settings, SliceRow, VERSION};
 use braid_runtime::{Elevator, ElevatorState, Multiplex, Policy, Scheduling, Volume};
@@ -73,7 +73,8 @@ pub(super) fn set(scheduling: &mut Scheduling, key: &str, value: &str) -> Result
     Ok(())
 }
 
-/// Checks that each exception names a slot with a member. The error has the key and the reason.
+/// Checks that each `elevator:SLOT` setting names a slot with a member. The error has the setting's
+/// key and the reason.
 pub(super) fn check_slots(
     scheduling: &Scheduling,
     volume: &Volume,

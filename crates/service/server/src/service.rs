@@ -1,4 +1,4 @@
-//! The service manager: sockets that it passes on, reports to it, and its watchdog.
+//! The server's side of the service manager: its sockets, reports to it, and its watchdog.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
@@ -65,7 +65,7 @@ impl Heart for Loops {
                     // The watchdog may have given up waiting for this answer.
                     let _ = sender.send(());
                 };
-                // The workers are being stopped, and a stop has its own time limit: not a hang.
+                // The workers are being stopped. A stop has its own time limit, so this is no hang.
                 if workers.post(worker, Box::new(answer)).is_err() {
                     return true;
                 }
@@ -76,7 +76,7 @@ impl Heart for Loops {
             }
         }
         for volume in self.volumes.iter().filter_map(Weak::upgrade) {
-            // Locks every shard and the array: this hangs if one of them is never released.
+            // Locks every shard and the array: hangs if one of the locks is never released.
             let _ = volume.counters();
             let _ = volume.sitting_out();
         }
@@ -108,6 +108,6 @@ pub(super) fn ready(
 }
 
 pub(super) fn stopping() {
-    // If the report fails, the service manager still sees the process end.
+    // If the report fails, the service manager still notices the end of the process.
     let _ = service::stopping();
 }

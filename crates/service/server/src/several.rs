@@ -1,8 +1,8 @@
 //! Several arrays in one server: groups members by array, and runs all arrays at a time.
 //!
-//! It stands in front of [`super::array`], which serves each array on a thread of its own. The
-//! arrays share workers, listeners and memory for payloads. Each has its own control socket,
-//! notices, jobs and records.
+//! This module calls [`super::array`], which serves each array on a thread of its own. The arrays
+//! share workers, listeners and memory for payloads. Each has its own control socket, notices, jobs
+//! and records.
 //!
 //! ```text
 //!   members ─ by superblocks ─▶ groups ─▶ a thread each: assemble, open ─▶ [`shared_server`]
@@ -13,9 +13,10 @@
 //! The shared server joins the arrays into one server with an export each. A signal stops all
 //! arrays, and `braid stop` stops one array.
 //!
-//! Without further options, several arrays are served only if each has all its members: then the
-//! operator named a whole list of devices. A missing member may be a slip, and an array started
-//! without it must make up for it later. The server refuses that (B033) unless `--all` is given.
+//! Without further options, several arrays are served only if each has all its members: in that
+//! case the operator named a whole list of devices. A missing member may be the operator's mistake,
+//! and an array that starts without the member must recover it later. The server refuses that
+//! (B033) unless `--all` is given.
 //!
 //! Invariants
 //! - An array that cannot be served, fails or is stopped leaves other arrays as they are:
@@ -53,7 +54,8 @@ pub(super) struct Group {
     members: Vec<PathBuf>,
 }
 
-/// The members by array, if they belong to several arrays and the configuration chooses none.
+/// Groups the members by array, if they belong to several arrays and the configuration chooses none
+/// of them.
 ///
 /// An unreadable member goes to the first array, whose start will report the error.
 pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliError> {
@@ -85,7 +87,7 @@ pub(super) fn groups(config: &ServerConfig) -> Result<Option<Vec<Group>>, CliErr
         return Ok(None);
     }
     if !config.all {
-        // If an array is not whole, the usual refusal follows: its remedies name each array by
+        // If an array lacks a member, the usual refusal follows, whose remedies name each array by
         // itself.
         let is_whole = |uuid: &[u8; 16]| {
             let choice = Choice { uuid: Some(*uuid), ..Choice::default() };

@@ -1,19 +1,19 @@
 //! The thread that follows changes of shape: it opens the array anew when superblocks record a new
-//! shape, and makes the new shape the only one when all data has moved.
+//! shape, and drops the old shape when all data has moved.
 //!
 //! ```text
 //!   control ─▶ begin, revert ─▶ Notice::ShapeRecorded ─┐
 //!   data moves ─▶ Notice::JobEnded ─▶ finish ──────────┴─▶ this thread ─▶ Volume::reopen
 //! ```
 //!
-//! A RAID-0 has no spares: members for which it has no slot are let go, and their superblocks
-//! removed.
+//! A RAID-0 has no spares: members for which the array has no slot are released, and their
+//! superblocks are removed.
 //!
-//! Parity logs name sectors by their place in one shape, so they rest during a change. The bitmap
-//! of a RAID-10 that gets larger rests as well: if md ended the change, it would not resync the new
-//! part, which no bit names. A file in the state folder says which of them the array gets back,
-//! also after a restart. Another one says where the array ends for clients, if that is before its
-//! own end.
+//! Parity logs name sectors by their position in one shape, so the array does without logs during a
+//! change of shape. A RAID-10 that gets larger also does without its bitmap: if md ended the
+//! change, md would not resync the new part, for which no bit exists. A file in the state folder
+//! says whether the array gets a log or a bitmap back, also after a restart. Another file records
+//! the array's end for clients, if that is before the array's own end.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
@@ -41,7 +41,7 @@ use crate::wait::Stopper;
 /// How long a request waits until the array is open with its new shape.
 const REOPENED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The word in the note for a bitmap that rests; the bytes of a bit follow.
+/// The word in the note for a bitmap that was dropped; the bytes of a bit follow the word.
 const BITMAP_WORD: &str = "bitmap";
 
 /// An event after which the thread for changes of shape must act.
@@ -51,7 +51,7 @@ pub(super) enum ShapeStep {
     Recorded,
     /// All data has moved.
     Moved,
-    /// A resync or a recovery is over: a log may be possible again.
+    /// A resync or a recovery is over, so that the array may accept a log again.
     Healed,
     /// The array has stopped.
     Ended,
@@ -77,10 +77,10 @@ impl ShapeStep {
     }
 }
 
-/// The listener that gets all notices of the array after it was opened anew.
+/// The listener that gets the array's notices after the array was opened anew.
 pub(super) type Hear = Arc<dyn Fn(Notice) + Send + Sync>;
 
-/// The state that the thread shares with requests and notices.
+/// The state that the thread for changes of shape shares with requests and notices.
 pub(super) struct ShapeChanges {
     reporter: Arc<Reporter>,
     log_note: PathBuf,
@@ -125,8 +125,8 @@ impl ShapeChanges {
         })
     }
 
-    /// Sets the report of members that are let go, lets those go that the last run left, and makes
-    /// the log or the bitmap that still rests.
+    /// Sets the handle that releases spares and reports it. Then releases spares that the last run
+    /// left, and makes the log or the bitmap that was dropped.
     pub(super) fn set_membership(&self, membership: &Arc<Membership>, volume: &Volume) {
         let _set_once = self.membership.set(Arc::clone(membership));
         if volume.reshape().is_none() {
@@ -137,12 +137,12 @@ impl ShapeChanges {
         }
     }
 
-    /// Sets the handle by which this stops the server, if the array cannot be opened anew.
+    /// Sets the handle by which this object stops the server, if the array cannot be opened anew.
     pub(super) fn set_stopper(&self, stopper: Stopper) {
         *self.stopper.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopper);
     }
 
-    /// Starts the thread, which ends with [`ShapeStep::Ended`].
+    /// Starts the thread for changes of shape, which ends with [`ShapeStep::Ended`].
     ///
     /// # Errors
     /// The thread could not start.
@@ -217,7 +217,7 @@ impl ShapeChanges {
         members: Vec<StoppedMember>,
         labels: &[String],
     ) -> Result<Reassembled, CliError> {
-        // A member that cannot be read is missing, if the array can do without it.
+        // A member that cannot be read counts as missing.
         let probes = members.into_iter().zip(labels).map(|(member, label)| {
             let probed = probe_member(&*member.device, label);
             probed.map(|probed| (member, label, probed)).map_err(|error| self.say_unread(&error))
@@ -229,14 +229,14 @@ impl ShapeChanges {
         let uuids = probed.iter().filter_map(|one| Some(one.probe.newest()?.array.uuid));
         let options = AssemblyOptions {
             window_copies: uuids.take(1).collect(),
-            // The array ran in this state until now: whatever risk there was, the start took it.
+            // Accepts any risk: the array ran in this state until now, and its start took it.
             accept_risk: Some(u64::MAX),
             ..AssemblyOptions::default()
         };
         let assembly = assemble(&probed, &options);
         let refused = |refused| refusal::cli_error(&refused, &assembly.verdicts, &labels);
         let array = assembly.array.map_err(refused)?;
-        // The array's machines number the members in this order.
+        // Gives members their numbers in this order, as the array's machines do.
         let order = array.occupants().map(|one| one.member).chain(array.spares.iter().copied());
         for (id, index) in (0..).map(MemberId).zip(order) {
             self.reporter.name_member(id, labels[index].clone());
@@ -253,7 +253,7 @@ impl ShapeChanges {
         self.say("reshape-unread", &text);
     }
 
-    /// The file with copies of windows in place.
+    /// The file with copies of windows that a reshape moves in place.
     pub(super) fn copy(&self) -> &Path {
         &self.copy
     }
@@ -272,8 +272,8 @@ impl ShapeChanges {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Drops the array's parity log before a change of shape, or the bitmap that cannot stay, and
-    /// notes it in the state folder.
+    /// Before a change of shape, drops the array's parity log, or the bitmap that cannot stay.
+    /// Notes the dropped log or bitmap in the state folder.
     ///
     /// # Errors
     /// The log cannot be dropped now, or the state folder cannot be written.
@@ -304,8 +304,8 @@ impl ShapeChanges {
         dropped.inspect_err(|_| remove_files(std::slice::from_ref(&self.log_note)))
     }
 
-    /// Lets the spares of an array without redundancy go. No slot of it can get free, and md does
-    /// not start such an array with a spare.
+    /// Releases the spares of an array without redundancy. No slot of such an array can become
+    /// free, and md does not start the array with a spare.
     pub(super) fn let_spares_go(&self, volume: &Volume) {
         let is_direct = volume.geometry().level().family() == Family::Direct;
         let Some(membership) = self.membership.get().filter(|_| is_direct) else { return };
@@ -332,7 +332,7 @@ impl ShapeChanges {
         }
         let kind = if word.trim() == "ppl" { LogKind::Ppl } else { LogKind::Own };
         let changed = volume.change_logs(Some(kind));
-        // A resync or a recovery must end first. Its end calls this function again.
+        // A resync or a recovery must end first; this function is called again at its end.
         let is_later = LogError::from(LogRefusal::InDoubt);
         let is_filled_first = LogError::from(LogRefusal::Degraded);
         if changed.as_ref().err().is_some_and(|why| *why == is_later || *why == is_filled_first) {
@@ -350,7 +350,8 @@ impl ShapeChanges {
         self.forget_log();
     }
 
-    /// Forgets the log or the bitmap that rests: it is there, or the operator chose otherwise.
+    /// Removes the note about a dropped log or bitmap: the array has it again, or the operator
+    /// chose otherwise.
     pub(super) fn forget_log(&self) {
         remove_files(std::slice::from_ref(&self.log_note));
     }
@@ -373,7 +374,7 @@ impl ShapeChanges {
         self.forget_log();
     }
 
-    /// Lets the array end for clients where it did when it was last served.
+    /// Sets the array's end for clients to the one with which the array was last served.
     pub(super) fn end_as_noted(&self, volume: &Volume) {
         let note = match std::fs::read_to_string(&self.end_note) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
@@ -396,8 +397,8 @@ impl ShapeChanges {
         }
     }
 
-    /// Lets the array end at a byte for clients, or with `None` at its own end; also after a
-    /// restart.
+    /// Sets the array's end for clients to this byte, or to the array's own end for `None`; also
+    /// for later starts.
     ///
     /// # Errors
     /// The array's shape is being changed, or the state folder cannot be written. Nothing has
@@ -422,7 +423,7 @@ impl ShapeChanges {
         })
     }
 
-    /// Forgets an end that is not before the array's own.
+    /// Forgets an end for clients that is not before the array's own end.
     fn forget_end(&self, volume: &Volume) {
         let whole = volume.whole_size_bytes() / SECTOR_BYTES;
         if volume.end_sector().is_some_and(|sector| sector >= whole)
@@ -448,10 +449,10 @@ fn remove_durably(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Passes a notice on to the thread.
+/// Passes a notice to the thread for changes of shape.
 pub(super) fn pass_on(steps: &Sender<ShapeStep>, notice: &Notice) {
     if let Some(step) = ShapeStep::of(notice) {
-        // The thread has ended with the array.
+        // The send fails if the thread has ended with the array.
         let _ended = steps.send(step);
     }
 }

@@ -22,13 +22,13 @@ const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpareNeed {
-    /// Every slot has a member, or a spare would not help.
+    /// Every slot has a member, or a spare would not help the array.
     Content,
     /// A slot lacks a member.
     Lacking,
 }
 
-/// Longest wait of a stop for a spare between two arrays.
+/// Longest wait of a stop for a spare that has left one array and not yet joined another.
 const TAKING_MAX: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl SpareGroup {
 
     pub(super) const NONE: &str = "off";
 
-    /// The group of an array that is about to be served; `name` is checked.
+    /// The group of an array that is about to be served; `name` was checked earlier.
     pub(super) fn new(name: Option<&str>) -> Self {
         let name = name.and_then(|name| Self::parse(name).expect("it was checked"));
         Self { state: Mutex::new(State { name, ..State::default() }), ..Self::default() }
@@ -78,7 +78,7 @@ impl SpareGroup {
         Ok(Some(text.to_owned()))
     }
 
-    /// The text itself, if it is a group or the value for none.
+    /// The text itself, if it is a valid group name or the value for no group.
     ///
     /// # Errors
     /// As for [`Self::parse`].
@@ -98,7 +98,7 @@ impl SpareGroup {
         self.state().name.clone()
     }
 
-    /// Sets the group, or leaves it for `None`.
+    /// Sets the group, or leaves the group for `None`.
     pub(super) fn set(&self, name: Option<String>) {
         {
             let mut state = self.state();
@@ -114,8 +114,8 @@ impl SpareGroup {
         self.changed.notify_all();
     }
 
-    /// Runs `take`, which moves a spare; a stop waits for its end. Returns `None` once a stop has
-    /// begun, and moves nothing.
+    /// Runs `take`, which moves a spare; a stop waits for the end of `take`. Once a stop has begun,
+    /// returns `None` and moves no spare.
     pub(super) fn take<T>(&self, take: impl FnOnce() -> T) -> Option<T> {
         {
             let mut state = self.state();
@@ -162,8 +162,8 @@ impl SpareGroup {
         }
     }
 
-    /// Waits until it is time to look for a spare, and returns the group's name; `None` once the
-    /// array stops.
+    /// Waits until it is time to look for a spare, then returns the group's name; returns `None`
+    /// once the array stops.
     fn wait(&self, last: SpareNeed) -> Option<String> {
         let mut state = self.state();
         loop {

@@ -1,5 +1,5 @@
-//! Advice in addition to the error for an unusable member: the command that serves the array all
-//! the same.
+//! Advice in addition to the error for an unusable member: the command that serves the array
+//! despite that member.
 //!
 //! ```text
 //!   not writable; it and the others readable ──▶ the same command with --read-only
@@ -22,8 +22,8 @@ use braid_discovery::devices;
 use braid_discovery::newest_state;
 use braid_discovery::probe::open_member;
 
-/// Adds a remedy to the error about a member: the command that serves the array nevertheless,
-/// read-only or without the missing members.
+/// Adds a remedy to the error about a member: a command that serves the array read-only or without
+/// the missing members.
 pub(super) fn with_advice(
     error: CliError,
     members: &[PathBuf],

@@ -1,4 +1,4 @@
-//! Stops the array: waits for its members, but not for a silent one.
+//! Stops the array: waits for its members, but not for a silent member.
 //!
 //! A stop writes dirty stripes back, flushes, and marks the superblocks clean. It may take long, as
 //! long as members answer any request at all. If members have requests and answer none for a while,
@@ -30,7 +30,7 @@ pub(super) fn stop(
     let thread = thread::Builder::new().name("braid-stop".into()).spawn(move || {
         let stopped = stopping.stop();
         drop(stopping);
-        // If the stop was given up, no caller listens any more.
+        // If the stop was given up, no caller receives its result.
         let _ = done.send(stopped);
     });
     if thread.is_err() {

@@ -1,4 +1,4 @@
-//! Admission of clients: certificates, and addresses that other machines reach.
+//! Which clients may connect: certificates, and addresses that other machines can reach.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,8 @@ use braid_console::output::shell::shell_argument;
 pub struct TlsConfig {
     /// The folder with server-cert.pem, server-key.pem, ca-cert.pem and optionally ca-crl.pem.
     pub folder: Option<PathBuf>,
-    /// Any client may connect by TLS without a certificate; otherwise only clients with one that
-    /// `ca-cert.pem` signed.
+    /// Any client may connect by TLS without a certificate; otherwise a client needs a certificate
+    /// that `ca-cert.pem` signed.
     pub admits_any: bool,
     /// Clients without TLS may connect as well; on loopback and Unix sockets only.
     pub is_optional: bool,

@@ -11,14 +11,14 @@ use braid_console::error::code::Code;
 use braid_console::error::system::system;
 use braid_console::error::{CliError, Risk};
 
-/// Reserves a device for the array with this UUID, before the array is touched: with number `id`,
-/// or one that the kernel chooses.
+/// Reserves a ublk device for the array with this UUID, before the array is touched. The device has
+/// the number `id`, or a number that the kernel chooses.
 pub(super) fn place(id: Option<u32>, uuid: [u8; 16]) -> Result<DeviceClaim, CliError> {
     DeviceClaim::take(id, word_of(uuid)).map_err(|error| place_error(&error))
 }
 
-/// The number by which a ublk device is recognised as this array's. Never 0, which devices of other
-/// programs have.
+/// The number by which a ublk device is recognised as this array's. The number is never 0, since
+/// devices of other programs have 0.
 fn word_of(uuid: [u8; 16]) -> u64 {
     let whole = u128::from_be_bytes(uuid);
     let halves = [whole >> 64, whole & u128::from(u64::MAX)];

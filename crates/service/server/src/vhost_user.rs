@@ -17,13 +17,13 @@ use braid_console::error::CliError;
 use braid_console::error::system::system;
 use braid_console::output::printable::printable;
 
-/// Reserves the place of the array's socket before the array is touched.
+/// Reserves the path of the array's vhost-user socket before the array is touched.
 pub(super) fn place(path: &Path) -> Result<VhostSocket, CliError> {
     let listener = Listener::bind_unix(path).map_err(|error| {
         let what = format!("the socket {} cannot be used for vhost-user", path.display());
         socket_error(what, &error, "braid serve --vhost-user /tmp/other.sock MEMBER...")
     })?;
-    // Absolute, because clients in another folder read this path.
+    // Makes the path absolute, because clients run in other folders.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     Ok(VhostSocket { listener, path })
 }
@@ -35,7 +35,7 @@ pub(super) struct VhostSocket {
 }
 
 pub(super) struct VhostDoor {
-    // Fields drop in this order: the acceptor ends before its socket goes.
+    // Fields drop in this order: the acceptor ends before its socket is removed.
     door: Door,
     _listener: Listener,
     path: PathBuf,

@@ -1,9 +1,9 @@
 //! Ends of serving: a signal, a request at the control socket, or the end of the command that the
 //! array is served for.
 //!
-//! The first signal to stop stops the array cleanly. A second one ends the process at once, which
-//! the array survives as it survives a crash. Other signals that usually end a process are reported
-//! once each and change nothing.
+//! The first signal to stop stops the array cleanly. A second such signal ends the process at once,
+//! which to the array is like a crash. Other signals that usually end a process are reported once
+//! each, and have no other effect.
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, ExitStatus};
@@ -37,7 +37,7 @@ enum WatchEvent {
 pub(crate) struct RunningCommand(Option<OwnedFd>);
 
 impl RunningCommand {
-    /// Sends SIGTERM. The command may have ended already.
+    /// Sends SIGTERM to the command, which may have ended already.
     pub(crate) fn ask_to_end(&self) {
         if let Some(handle) = &self.0 {
             let _ = pidfd_send_signal(handle, Signal::TERM);
@@ -45,13 +45,13 @@ impl RunningCommand {
     }
 }
 
-/// Requests a stop as a signal does.
+/// A handle that requests a stop of the server, as a signal does.
 #[derive(Clone)]
 pub(crate) struct Stopper(Sender<WatchEvent>);
 
 impl Stopper {
     pub(crate) fn stop(&self) {
-        // If serving has ended for another reason, no caller listens any more.
+        // If serving has ended for another reason, no thread receives the request.
         let _ = self.0.send(WatchEvent::Ending(Ending::Signal));
     }
 }
@@ -63,7 +63,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Takes the signals over: from now on none of them ends the process by itself.
+    /// Takes the process's signals over: from now on, no signal ends the process by itself.
     pub(crate) fn new() -> std::io::Result<Self> {
         let mut signals = Signals::new(ENDING.iter().map(|s| s.as_raw()).chain(ignored()))?;
         let (sender, heard) = channel();
@@ -74,7 +74,7 @@ impl Watch {
             for number in signals.forever() {
                 if !is_ending(number) {
                     if seen.insert(number) {
-                        // The listener is gone once serving has ended.
+                        // The receiver no longer exists once serving has ended.
                         let _ = told.send(WatchEvent::Ignored(number));
                     }
                     continue;
@@ -116,12 +116,12 @@ impl Watch {
             .env("device", word(addresses.device.as_ref()))
             .env("vhost_user", word(addresses.vhost_user.as_ref()))
             .spawn()?;
-        // The handle is taken before the wait: afterwards the number may belong to another process.
+        // Takes the handle before the wait: afterwards another process may have the ID.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let handle = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
         let told = self.sender.clone();
         thread::Builder::new().name("braid-command".into()).spawn(move || {
-            // If serving has ended for another reason, no caller listens any more.
+            // If serving has ended for another reason, no thread receives the command's end.
             let _ = told.send(WatchEvent::Ending(Ending::Command(child.wait())));
         })?;
         Ok(RunningCommand(handle))

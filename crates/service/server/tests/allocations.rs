@@ -1,10 +1,10 @@
-//! No heap allocation per request, from a client's socket through the server's own export to the
-//! members' files and back.
+//! Tests that no request allocates heap memory, from a client's socket through the server's own
+//! export to the members' files and back.
 //!
 //! The server, the export and the array are those of `braid serve`, started in the process whose
 //! allocator counts. Lists and pools grow to the size that a load needs. So the load runs in
-//! windows, and one of the first few must make no allocator call. An allocation for each request,
-//! or for each hundredth, leaves no such window.
+//! windows of rounds, and one of the first few windows must make no allocator call. An allocation
+//! for each request, or for each hundredth request, leaves no such window.
 
 #![allow(clippy::unwrap_used)] // tests: a panic is a failure
 
@@ -34,9 +34,9 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Requests in flight.
+/// Requests that the client has in flight.
 const DEPTH: u32 = 32;
-/// Rounds in a window.
+/// Rounds of requests in a window.
 const ROUNDS: usize = 20;
 const WINDOWS: usize = 100;
 const BLOCK_BYTES: u32 = 4096;

@@ -6,10 +6,10 @@
 //!   ... at last without pace, until the job is over: redundancy is whole, and all writes are there
 //! ```
 //!
-//! The pause saves, and SIGKILL follows within a moment.
+//! A pause saves the job's offset, and SIGKILL follows within a moment.
 //!
 //! A degraded array with parity is loaded and stopped, but not loaded and killed: braid must refuse
-//! such an array after a kill, and another kind of round tests that.
+//! such an array after a kill. Another kind of round tests this refusal.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -30,7 +30,7 @@ use crate::server::{Server, control_of, send};
 /// The pace of a job, in bytes per second: a job takes one second for each member.
 pub(super) const PACE: &str = "16M";
 const PAUSING_MS_MAX: u64 = 12;
-/// Longest that a job takes, on a busy machine.
+/// Longest time that a job takes, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Round<'_> {
         self.verify_and_wait(server)?;
         let slot = self.random.usize(..self.members.len());
         let spare = self.spare.take().context("such a round has a spare")?;
-        // The next start finds the spare under the slot's file name, and the lost member gone.
+        // The next start finds the spare under the slot's file name, without the lost member.
         std::fs::rename(spare, &self.members[slot])?;
         for percent in percents {
             self.kill_at(Kind::Recovery, f64::from(*percent))
@@ -106,8 +106,8 @@ impl Round<'_> {
         self.members.iter().chain(&self.new).cloned().collect()
     }
 
-    /// Asks the server to replace the slot's member with the new device, unless the server did
-    /// already.
+    /// Asks the server to replace the slot's member with the new device, unless the server already
+    /// does.
     fn ask_to_replace(&self, slot: usize) -> Result<()> {
         let new = self.new.as_ref().context("there is one")?.display().to_string();
         let said = said(&self.ask("status").output().context("braid status")?)?;
@@ -125,7 +125,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Runs the server once, and kills it when the job has reached the percentage, or is over.
+    /// Runs the server once, and kills it when the job has reached this percentage, or is over.
     fn kill_at(&mut self, kind: Kind, percent: f64) -> Result<()> {
         self.cache = super::CACHES[self.random.usize(..super::CACHES.len())];
         let manner = Manner::Paced { cache: self.cache, pace: PACE };
@@ -180,7 +180,7 @@ impl Round<'_> {
         }
     }
 
-    /// Verifies everything, waits for the job's end, and stops the server.
+    /// Verifies all sectors, waits for the job's end, and stops the server.
     fn verify_and_wait(&mut self, server: Server) -> Result<()> {
         self.verify(&server, End::Process)?;
         wait_for(|| self.ask("status"), f64::INFINITY)?;
@@ -222,8 +222,8 @@ pub(super) fn said(output: &Output) -> Result<Value> {
         .with_context(|| format!("braid status says {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The progress of a running or coming job: the array is degraded, was dirty, or has a member that
-/// is being replaced.
+/// The progress of a running or coming job. A job is coming if the array is degraded, was dirty, or
+/// has a member that is being replaced.
 fn progress(array: &Value) -> Option<Progress> {
     let jobs = array["jobs"].as_array()?;
     if let Some(job) = jobs.first() {

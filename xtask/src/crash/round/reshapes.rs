@@ -8,11 +8,11 @@
 //! ```
 //!
 //! An array has one member more or not, one of two chunks, and one of two layouts if its level has
-//! any. Each change leads to another of these shapes, so an array ages through many. Some commands
-//! are cut short by SIGKILL. Members with metadata 1.0 have no free space before their data: there
-//! reshapes overwrite what they read, and copy it to the state folder first.
+//! any. Each change leads to another of these shapes, so an array goes through many. Some commands
+//! are cut short by SIGKILL. Members with metadata 1.0 have no free space before their data: their
+//! reshapes overwrite the sectors that they read, and copy them to the state folder first.
 //!
-//! Clients have the sectors that each of the shapes holds. Half of the rounds use the array by NBD,
+//! Clients use the sectors that each of the shapes holds. Half of the rounds use the array by NBD,
 //! the others as a file of the FUSE door.
 
 use std::path::PathBuf;
@@ -31,12 +31,12 @@ use super::jobs::{PACE, said, wait_for};
 use super::{CACHES, Round};
 use crate::server::Server;
 
-/// Longest time from asking for a change to SIGKILL, if that is to cut it short.
+/// Longest time from the request for a change to SIGKILL, if the change is to be cut short.
 const ASKING_MS_MAX: u64 = 60;
-/// Longest that superblocks take to record another change, on a busy machine.
+/// Longest time that superblocks take to record another change, on a busy machine.
 const REVERT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The words of `braid status` on what a reshape changes.
+/// The values in `braid status` that a reshape changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SeenShape {
     members: usize,
@@ -66,7 +66,7 @@ impl Round<'_> {
         Ok(false)
     }
 
-    /// Starts a server on all files with a superblock of the array, and reads everything.
+    /// Starts a server on all files with a superblock of the array, and verifies all sectors.
     fn start_reshape(&mut self, end: End) -> Result<Server> {
         self.cache = CACHES[self.random.usize(..CACHES.len())];
         let files: Vec<PathBuf> = (0..=self.shape.members).map(|slot| self.file_of(slot)).collect();
@@ -102,7 +102,7 @@ impl Round<'_> {
         Ok(End::Process)
     }
 
-    /// Kills the server while it carries out a command.
+    /// Kills the server while it carries out a command of `braid`.
     fn cut_short(&mut self, server: Server, mut asking: Child) -> Result<End> {
         std::thread::sleep(self.delay(ASKING_MS_MAX));
         server.kill()?;
@@ -111,8 +111,8 @@ impl Round<'_> {
         Ok(End::Process)
     }
 
-    /// Turns the reshape round; returns whether it was still under way. Its end may be on its way
-    /// to the superblocks, which refuses a turn.
+    /// Reverts the reshape; returns whether it was still under way. A revert is refused while the
+    /// reshape's end is being written to the superblocks.
     fn revert(&mut self) -> Result<bool> {
         let begun = Instant::now();
         while self.seen_shape()?.is_changing {
@@ -126,12 +126,12 @@ impl Round<'_> {
         Ok(false)
     }
 
-    /// Asks for another shape. Returns the last command if it is to be cut short.
+    /// Requests another shape. Returns the last command if it is to be cut short.
     fn change(&mut self, now: &SeenShape) -> Result<Option<Child>> {
         let later = self.file_of(self.shape.members);
         let is_spare = offline::has_superblock(&later);
         if !is_spare {
-            // A RAID-0 has let this member go, whose data is still there.
+            // A RAID-0 has released this member, whose data is still on it, so the file is emptied.
             let bytes = std::fs::metadata(&later)?.len();
             std::fs::File::create(&later)?.set_len(bytes)?;
         }
@@ -158,7 +158,7 @@ impl Round<'_> {
     }
 
     /// The words of `braid grow` for each change that this shape can make. `is_spare` says whether
-    /// the array knows the member that it may get.
+    /// the later member is already a spare of the array.
     fn changes(&self, now: &SeenShape, is_spare: bool) -> Vec<Vec<Vec<String>>> {
         let few = self.shape.members;
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();

@@ -1,7 +1,7 @@
 //! The processes of an array on several hosts: a store, member servers, an owner and its heir.
 //!
 //! Hosts are folders, and all listen on Unix sockets or loopback, or each in a network namespace
-//! ([`super::network`]). `mod` decides who dies when.
+//! ([`super::network`]). `mod` decides which process dies when.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -18,14 +18,14 @@ use crate::server::{Server, control_of};
 
 pub(super) const MEMBERS: usize = 4;
 const MEMBER_BYTES: u64 = 8 << 20;
-/// Longer than a start takes, or the recovery of a member, on a busy machine.
+/// Time limit: longer than a start takes, or the recovery of a member, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
 /// A process of the cluster. A drop kills it.
 pub(super) struct Process {
     child: Child,
-    /// Its output, which nothing reads later.
+    /// The process's output, which is not read after its start.
     _output: Option<BufReader<ChildStdout>>,
 }
 
@@ -49,16 +49,16 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails if the process has ended.
+        // Kill and wait fail if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The store's place in a network, after those of the members.
+/// The store's place in the network, after the places of the members.
 pub(super) const STORE: usize = MEMBERS;
 
-/// The place of a host.
+/// The place of a host in the network.
 pub(super) const fn place_of(host: usize) -> usize {
     STORE + 1 + host
 }
@@ -74,8 +74,8 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the store and the member servers, and creates the array; with `is_apart` each of them
-    /// and each host has a network namespace.
+    /// Starts the store and the member servers, and creates the array. With `is_apart` the store,
+    /// each member server and each host has a network namespace.
     pub(super) fn new(braid: &Path, folder: &Path, is_apart: bool) -> Result<Self> {
         let network = is_apart.then(|| Network::new(folder, place_of(2))).transpose()?;
         let (braid, folder) = (braid.to_owned(), folder.to_owned());
@@ -126,7 +126,7 @@ impl Cluster {
         etcd.args(["--listen-metrics-urls", &url(health)]);
         self.etcd = Some(Process::spawn(&mut etcd, None)?);
         let curl = self.program(STORE, Path::new("curl"))?;
-        // It has elected a leader, and answers.
+        // A healthy etcd has elected a leader, and answers.
         wait_for("etcd", || {
             let said =
                 Command::new(&curl).args(["-s", &format!("{}/health", url(health))]).output()?;
@@ -142,7 +142,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The program, or one that starts it at a place.
+    /// The program itself, or a program that starts it at this place of the network.
     fn program(&self, place: usize, program: &Path) -> Result<PathBuf> {
         let program = program.to_owned();
         self.network.as_ref().map_or(Ok(program.clone()), |it| it.program_at(place, &program))
@@ -189,7 +189,7 @@ impl Cluster {
         self.folder.join("tank.sock")
     }
 
-    /// Starts a server at a host, without waiting; an heir knows the members by the record.
+    /// Starts a server at a host, without waiting; an heir reads the members from the record.
     pub(super) fn spawn(&self, host: usize, is_heir: bool) -> Result<Server> {
         let folder = self.host(host)?;
         let (socket, next) = (folder.join("nbd.sock"), folder.join("next"));
@@ -207,7 +207,7 @@ impl Cluster {
         Server::spawn_with(&braid, (&folder, Some(&folder.join("run"))), members, &options)
     }
 
-    /// Asks the server at a host; returns its answer.
+    /// Asks the server at a host by a verb of `braid`; returns its answer.
     pub(super) fn ask(&self, host: usize, verb: &str, more: &[&str]) -> Result<Value> {
         let mut command = Command::new(&self.braid);
         command.args(["--json", verb]).arg(control_of(&self.host(host)?)).args(more);
@@ -232,7 +232,7 @@ impl Cluster {
         bytes.with_context(|| said.to_string())
     }
 
-    /// Compares data with parity.
+    /// Checks the array at this host: data must agree with parity.
     pub(super) fn check(&self, host: usize) -> Result<()> {
         self.ask(host, "wait", &["--for", "idle", "--timeout", "60"])?;
         let found = self.ask(host, "check", &[])?;

@@ -4,10 +4,10 @@
 //!   fio ─ NBD ─ qemu-storage-daemon ─ NBD ─ link to the owner's socket ─ owner, or its heir
 //! ```
 //!
-//! fio writes every block once in random order, flushes at intervals, reads all of them back and
+//! fio writes every block once in random order, flushes at intervals, reads all blocks back and
 //! ends. A new fio with another seed follows. The hook of the owner that begins to serve moves the
-//! link, and the daemon sends the requests again that have no answer. The connection to a sleeper
-//! stays until the sleeper has been woken.
+//! link, and the daemon sends the unanswered requests again. The connection to a sleeping owner
+//! stays until this owner has been woken.
 //!
 //! fio compares checksum, place and number of each block. Numbers come from fio's random order: a
 //! block of an earlier fio has another number, except by chance (1 in 4,608, the array's blocks).
@@ -32,7 +32,7 @@ use crate::server::send;
 
 pub(super) const PROGRAMS: [&str; 2] = ["fio", "qemu-storage-daemon"];
 const BLOCK_BYTES: u64 = 4096;
-/// How long the daemon waits for an owner.
+/// The time that the daemon waits for an owner.
 const RECONNECT_SECONDS: u32 = 60;
 
 /// The blocks that fio has written and read back.
@@ -40,16 +40,16 @@ const RECONNECT_SECONDS: u32 = 60;
 struct Tally {
     runs: u64,
     blocks: u64,
-    /// The longest time to an answer.
+    /// The longest time from a request to its answer.
     longest: Duration,
 }
 
-/// fio in a thread, again and again.
+/// fio in a thread, run again and again.
 pub(super) struct Fio {
     is_over: Arc<AtomicBool>,
     tally: Arc<Mutex<Tally>>,
     thread: Option<JoinHandle<Result<()>>>,
-    /// Its end is fio's end, if fio still runs.
+    /// The daemon; its drop also ends fio, if fio still runs.
     _daemon: Process,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn round(soak: &mut Soak, plan: Plan) -> Result<Duration> {
     Ok(took)
 }
 
-/// Runs fio to its end.
+/// Runs fio once, to its end.
 fn write_and_read(
     folder: &Path,
     socket: &Path,

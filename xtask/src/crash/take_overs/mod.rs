@@ -11,11 +11,11 @@
 //!   load ─ the owner ends ─ the heir serves ─ everything is read ─ all members in sync
 //! ```
 //!
-//! The cluster lives through all rounds, so that epochs and superblocks grow old. A seed repeats
-//! the choices and not their moments. After a failure the files are kept.
+//! The cluster runs through all rounds, so that epochs and superblocks grow old. A seed repeats the
+//! choices of a run and not their moments. After a failure the files are kept.
 //!
 //! Invariants, which each round checks on the running processes: no acknowledged write is missing
-//! after a take-over, and an owner that sleeps through it answers nothing and ends.
+//! after a take-over. An owner that sleeps through a take-over answers nothing and ends.
 
 mod cluster;
 mod fio;
@@ -41,12 +41,12 @@ const ROUNDS_DEFAULT: u64 = 30;
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// The silence after which an heir takes over.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How long an owner sleeps.
+/// The time that an owner sleeps.
 const SLEEP: Duration = SILENCE.saturating_mul(2);
-/// Load before the end: an heir has looked at the record by then.
+/// Time of load before the owner's end: an heir has read the record by then.
 const LOAD: Duration = Duration::from_millis(600);
 const LOAD_MORE_MS_MAX: u64 = 800;
-/// Most time from a member server's end to the owner's, and from there to the server's restart.
+/// Most time between the ends of a member server and the owner, and to the server's restart.
 const MEMBER_MS_MAX: u64 = 2500;
 /// A take-over of this length is reported.
 const SLOW: Duration = Duration::from_secs(8);
@@ -129,9 +129,9 @@ struct Plan {
     way: Way,
     load: Duration,
     member: usize,
-    /// From the end of a member server to the owner's end.
+    /// Time from the end of a member server to the owner's end.
     before: Duration,
-    /// From the owner's end to the member server's restart.
+    /// Time from the owner's end to the member server's restart.
     after: Duration,
 }
 
@@ -144,7 +144,7 @@ impl Plan {
     }
 }
 
-/// The program or right that the machine lacks, if any.
+/// The program or right that the machine lacks for the take-overs, if any.
 fn missing(options: &Options) -> Option<String> {
     let programs = ["etcd", "curl"].into_iter();
     let programs = programs.chain(network::PROGRAMS.into_iter().filter(|_| options.partitions));
@@ -175,11 +175,11 @@ pub(crate) fn run(options: &Options) -> Result<Option<String>> {
 }
 
 struct Soak {
-    /// The client, if it is not the model's. It ends before the owner does.
+    /// fio as the client, if the client is not the model's. fio ends before the owner does.
     fio: Option<fio::Fio>,
     cluster: Cluster,
     owner: Server,
-    /// The owner's host; the heir's is the other of two.
+    /// The number of the owner's host; the heir's host is the other of two.
     host: usize,
     model: Model,
     random: Rng,
@@ -242,7 +242,7 @@ impl Soak {
     /// Ends the owner under load; returns how long no host served.
     fn round(&mut self, plan: Plan) -> Result<Duration> {
         let heir = self.cluster.spawn(1 - self.host, true)?;
-        // An idle client would hold an orderly end up.
+        // An idle client would delay an orderly end, so it connects only for a sleep.
         let sleeps = plan.way == Way::Sleep;
         let mut late = sleeps.then(|| Client::connect(&self.owner.socket)).transpose()?;
         let (heir, took) = self.take_over(heir, plan)?;
@@ -277,7 +277,7 @@ impl Soak {
                 let began =
                     end_owner(cluster, owner, plan, || dying.store(true, Ordering::SeqCst))?;
                 if plan.way == Way::Sleep {
-                    // The sleeper has not answered its last requests, and never will.
+                    // The sleeping owner never answers its last requests: the connection is cut.
                     cutter.cut();
                 }
                 Ok(began)
@@ -285,7 +285,7 @@ impl Soak {
             let ender = scope.spawn(end);
             let sectors = 0..self.model.sectors();
             client.load(&mut self.model, &mut self.random, sectors, &dying)?;
-            // As clients do when a server hangs up.
+            // The client disconnects, as clients do when a server hangs up.
             drop(client);
             let heir = serving(heir)?;
             let serves_since = Instant::now();
@@ -329,8 +329,8 @@ impl Soak {
     }
 }
 
-/// Ends the owner as planned, and a member server before it; returns when. `before_end` is called
-/// just before.
+/// Ends the owner as planned, and a member server before the owner; returns when the owner ended.
+/// `before_end` is called just before the owner's end.
 fn end_owner(
     cluster: &mut Cluster,
     owner: (usize, Pid),

@@ -16,7 +16,7 @@ use crate::programs::run;
 pub(super) const PROGRAMS: [&str; 2] = ["ip", "nft"];
 
 pub(super) struct Network {
-    /// The prefix of the namespaces' names: other runs have their own.
+    /// The prefix of the namespaces' names: each run has its own prefix.
     name: String,
     places: usize,
     tls: PathBuf,
@@ -90,7 +90,7 @@ impl Network {
         ip(&["netns", "exec", &self.namespace(place), "nft", line])
     }
 
-    /// One authority, and one certificate for every place.
+    /// Makes one certificate authority, and one certificate for every place.
     fn certify(&self) -> Result<()> {
         let (authority_key, key) = (KeyPair::generate()?, KeyPair::generate()?);
         let mut params = CertificateParams::new(Vec::new())?;
@@ -115,7 +115,7 @@ impl Drop for Network {
     fn drop(&mut self) {
         let places = (0..self.places).map(|place| self.namespace(place));
         for name in places.chain([self.hub()]) {
-            // After a failure of `new` some do not exist.
+            // After a failure of `new` some of the namespaces do not exist.
             let _ = ip(&["netns", "delete", &name]);
         }
     }

@@ -1,9 +1,9 @@
 //! Packets of one direction between two places are dropped, for every pair that talks.
 //!
 //! An owner, its heir, four member servers and the store are in network namespaces. A direction is
-//! away for three times the silence that an heir waits for. If the heir takes over, everything is
-//! read there while the older owner is still cut off, and written anew. The older owner must end by
-//! itself, and answers no request that it gets after the take-over. Clients reach both hosts.
+//! away for three times the silence that an heir waits for. If the heir takes over, all sectors are
+//! read from it while the older owner is still cut off, and written anew. The older owner must end
+//! by itself, and answers no request that it gets after the take-over. Clients reach both hosts.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use anyhow::{Context, Result, ensure};
 use super::cluster::{MEMBERS, STORE, place_of};
 use super::{Client, LOAD, REFUSED, SILENCE, Soak};
 
-/// How long a direction is away.
+/// The time for which a direction's packets are dropped.
 const AWAY: Duration = SILENCE.saturating_mul(3);
-/// An heir that takes over later than the direction comes back needs no longer than this.
+/// An heir that takes over only after the direction's packets pass again needs no longer than this.
 const SETTLING: Duration = SILENCE;
 
 /// The ends of a direction: where packets come from, and where they are dropped.
@@ -55,7 +55,7 @@ pub(super) fn run(soak: &mut Soak) -> Result<()> {
     Ok(())
 }
 
-/// Returns how long no host served, if the heir took over.
+/// Drops one direction; returns how long no host served, if the heir took over.
 fn round(soak: &mut Soak, (from, to): (Place, Place)) -> Result<Option<Duration>> {
     let (owner, heir) = (soak.host, 1 - soak.host);
     let number = |place| match place {
@@ -68,7 +68,7 @@ fn round(soak: &mut Soak, (from, to): (Place, Place)) -> Result<Option<Duration>
     let server = soak.cluster.spawn(heir, true)?;
     let mut late = Client::connect(&soak.owner.socket)?;
     let mut client = Client::connect(&soak.owner.socket)?;
-    // An owner that ends is no mistake from here on.
+    // After this line, an owner that ends is no mistake.
     let (cutter, ending) = (client.cutter()?, AtomicBool::new(true));
     let sectors = 0..soak.model.sectors();
     let network = soak.cluster.network.as_ref().context("a network")?;
@@ -102,7 +102,7 @@ fn round(soak: &mut Soak, (from, to): (Place, Place)) -> Result<Option<Duration>
     if let Some(mut old) = old {
         let sectors = soak.random.usize(1..soak.model.sectors());
         Client::connect(&socket)?.fill(&mut soak.model, sectors)?;
-        // Fails if the older owner has ended already.
+        // The requests fail if the older owner has ended already.
         let _ = late.ask_late();
         std::thread::sleep(AWAY.saturating_sub(began.elapsed()));
         let network = soak.cluster.network.as_ref().context("a network")?;

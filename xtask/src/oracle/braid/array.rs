@@ -14,8 +14,8 @@ use braid_runtime::{
 use super::super::content;
 use super::super::look::{Device, look};
 
-/// Bytes read and written at a time: no multiple of any chunk row, so that requests cross the rows'
-/// borders.
+/// Bytes read and written at a time: no multiple of any row of chunks, so that requests cross the
+/// rows' borders.
 const PIECE: usize = (1 << 20) + 4096;
 
 pub(super) struct Array {
@@ -29,7 +29,7 @@ pub(super) struct AssemblyResult {
     pub(super) assembly: Assembly,
 }
 
-/// Probes images and assembles them.
+/// Probes member images and assembles them.
 pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<AssemblyResult> {
     let access = if read_only { Access::ReadOnly } else { Access::ReadWrite };
     let mut devices = Vec::new();
@@ -51,14 +51,14 @@ pub(super) fn judge(images: &[PathBuf], read_only: bool) -> Result<AssemblyResul
 }
 
 impl Array {
-    /// Opens the array of these images, in any order.
+    /// Opens the array of these member images, in any order.
     pub(super) fn open(images: &[PathBuf], read_only: bool) -> Result<Self> {
         let defaults = braid_runtime::Options::default();
         Self::open_with(images, &braid_runtime::Options { read_only, ..defaults })
     }
 
-    /// Opens an array with unfinished work: dirty, recovering, or without a member that is added
-    /// later.
+    /// Opens an array with unfinished work: dirty, recovering, or without a member that the test
+    /// adds later.
     pub(super) fn open_unfinished(
         images: &[PathBuf],
         options: &braid_runtime::Options,
@@ -96,7 +96,7 @@ impl Array {
         });
         let options = braid_runtime::Options {
             shards: 2,
-            // A small cache: a thousand volumes are opened, and each clears its memory.
+            // The cache is small: a thousand volumes are opened, and each clears its memory.
             cache: braid_runtime::Cache { memory_bytes: 8 << 20, ..Default::default() },
             threads_per_member: 2,
             ..options.clone()
@@ -113,7 +113,7 @@ impl Array {
         self.volume.missing_count()
     }
 
-    /// Reads the whole array and compares it; the error names the first differing byte.
+    /// Reads the whole array; an error names the first byte that differs from `expected`.
     pub(super) fn holds(&self, expected: &[u8]) -> Result<()> {
         let bytes = self.volume.size_bytes();
         ensure!(bytes == expected.len() as u64, "braid makes it {bytes} bytes large");
@@ -145,7 +145,7 @@ impl Array {
         Ok(content)
     }
 
-    /// Fills the array with a stream.
+    /// Fills the array with the stream of this seed.
     pub(super) fn fill(&self, seed: u64) -> Result<()> {
         let bytes = self.volume.size_bytes();
         for offset in (0..bytes).step_by(PIECE) {
@@ -154,7 +154,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes a stream to some scattered places.
+    /// Writes the stream of this seed to some scattered places of the array.
     pub(super) fn scribble(&self, seed: u64) -> Result<()> {
         for (offset, length) in content::scribbles(seed, self.volume.size_bytes()) {
             self.write(seed, offset, length)?;
@@ -162,7 +162,7 @@ impl Array {
         Ok(())
     }
 
-    /// Writes acknowledged data back to the members.
+    /// Flushes acknowledged data to the members.
     pub(super) fn flush(&self) -> Result<()> {
         self.volume.call(ClientRequest::Flush).result.context("flushing")
     }
@@ -207,7 +207,7 @@ impl Array {
         Ok(self.volume.change_logs(is_to_be_there.then_some(LogKind::Ppl))?)
     }
 
-    /// Creates our own parity logs while the array runs.
+    /// Creates braid's own parity logs while the array runs.
     pub(super) fn make_own_logs(&self) -> Result<()> {
         Ok(self.volume.change_logs(Some(LogKind::Own))?)
     }
@@ -216,13 +216,13 @@ impl Array {
         self.volume.job()
     }
 
-    /// Stops the array in the middle of a job, whose progress is saved.
+    /// Stops the array in the middle of a job, whose progress is saved in the superblocks.
     pub(super) fn stop_job(self) {
         self.volume.request_job(JobRequest::Pause);
         self.volume.stop();
     }
 
-    /// Stops the array, which must be clean afterwards.
+    /// Stops the array, whose superblocks must be clean afterwards.
     pub(super) fn stop(self) -> Result<()> {
         ensure!(self.volume.stop().clean, "braid does not leave it clean");
         Ok(())

@@ -11,8 +11,8 @@
 //!
 //! Every second array gets its bitmap by `mdadm --grow`.
 //!
-//! braid skips regions without a bit; md's check shows that these regions agree all the same.
-//! `making` tests the opposite way: braid creates bitmaps, and md gets the result of a crash.
+//! braid skips regions without a set bit; md's check shows that these regions agree all the same.
+//! `making` tests the opposite direction: braid creates bitmaps, and md gets the result of a crash.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -33,9 +33,9 @@ use super::{MEMBER_SECTORS, names};
 
 /// Levels, each with its number of members.
 const SHAPES: [(&str, usize); 4] = [("1", 2), ("5", 4), ("6", 5), ("10", 4)];
-/// The stream that fills the array.
+/// The seed of the stream that fills the array.
 const OLD: u64 = 73;
-/// The stream that md is writing when QEMU is killed.
+/// The seed of the stream that md is writing when QEMU is killed.
 const NEW: u64 = 74;
 /// Time limit for a resync of a few MiB.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -69,7 +69,7 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     comes_and_goes(bench, &folder, tally)
 }
 
-/// Arrays that md made, filled and stopped in order.
+/// Images of arrays that md made, filled and stopped in order.
 fn make(bench: &Bench, folder: &Path) -> Result<Vec<Vec<PathBuf>>> {
     let case = |(level, slots): (&str, usize)| {
         let bitmap = "--bitmap=internal --bitmap-chunk=64K";
@@ -104,7 +104,7 @@ fn create((level, slots): (&str, usize), words: &str) -> String {
     )
 }
 
-/// Kills QEMU while md writes.
+/// Kills QEMU while md writes the array; returns the array's images.
 fn killed(bench: &Bench, name: &str, made: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>> {
     let images = copy(made, &folder.join(name))?;
     let script = format!(
@@ -117,7 +117,7 @@ fn killed(bench: &Bench, name: &str, made: &[PathBuf], folder: &Path) -> Result<
     Ok(images)
 }
 
-/// braid resyncs the array by its bitmap, reads everything, and stops.
+/// braid resyncs the array by its bitmap, reads all of it, and stops.
 fn goes_on(images: &[PathBuf], tally: &Tally) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;
@@ -181,15 +181,15 @@ fn judge_one(case: &CaseReport, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// The stream that braid writes before it creates a bitmap.
+/// The seed of the stream that braid writes before it creates a bitmap.
 const BEFORE: u64 = 75;
-/// The stream that braid writes after it has created the bitmap.
+/// The seed of the stream that braid writes after it has created the bitmap.
 const AFTER: u64 = 76;
 /// Bytes for each bit of the bitmap.
 const CHUNK_BYTES: u32 = 64 << 10;
 
-/// An array with a bitmap that braid created. It exists twice: as a crash leaves it, and stopped in
-/// order.
+/// An array with a bitmap that braid created. The array exists twice: as a crash leaves it, and
+/// stopped in order.
 struct BitmapArray {
     name: String,
     slots: usize,
@@ -199,7 +199,7 @@ struct BitmapArray {
     sha256: String,
 }
 
-/// Braid creates a bitmap while it writes; md uses and removes it; braid goes on without it.
+/// braid creates a bitmap while it writes; md uses and removes it; braid continues without it.
 fn comes_and_goes(bench: &Bench, folder: &Path, tally: &Tally) -> Result<()> {
     let bare = folder.join("bare");
     let case = |(level, slots): (&str, usize)| {
@@ -220,7 +220,7 @@ fn comes_and_goes(bench: &Bench, folder: &Path, tally: &Tally) -> Result<()> {
     taken_by_md(bench, &all, folder, tally)
 }
 
-/// Braid creates a bitmap while it writes.
+/// braid creates a bitmap while it writes the array.
 fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Result<BitmapArray> {
     let stopped = copy(images, &folder.join(format!("{name}-stopped")))?;
     let array = Array::open_to_stay_dirty(&stopped)?;
@@ -243,8 +243,8 @@ fn gets_one(bench: &Bench, name: &str, images: &[PathBuf], folder: &Path) -> Res
     Ok(BitmapArray { name, slots, crashed, stopped, sha256 })
 }
 
-/// md examines, reads and checks each array. From stopped arrays md removes the bitmap, and braid
-/// reads these.
+/// md examines, reads and checks each array. md removes the bitmap from stopped arrays, which braid
+/// then reads.
 fn taken_by_md(bench: &Bench, all: &[BitmapArray], folder: &Path, tally: &Tally) -> Result<()> {
     let look = |slots: usize| {
         format!(

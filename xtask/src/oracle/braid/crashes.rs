@@ -8,8 +8,8 @@
 //!      └▶ braid serve --read-only; unreadable sectors are counted
 //! ```
 //!
-//! It counts sectors without a write in flight that read wrong. The same matrix with braid as the
-//! writer is `cargo xtask crash-loop --matrix`, and in the simulator.
+//! The matrix counts sectors without a write in flight that read wrong. The same matrix with braid
+//! as the writer is `cargo xtask crash-loop --matrix`, and in the simulator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,9 +29,9 @@ use super::{MEMBER_SECTORS, names, present};
 /// Write-hole policies, and the levels that have them.
 const POLICIES: [(&str, &[u8]); 4] =
     [("resync", &[4, 5, 6]), ("bitmap", &[4, 5, 6]), ("ppl", &[5]), ("journal", &[4, 5, 6])];
-/// The stream that fills the array.
+/// The seed of the stream that fills the array.
 const OLD: u64 = 91;
-/// The stream that md is writing when QEMU is killed.
+/// The seed of the stream that md is writing when QEMU is killed.
 const NEW: u64 = 92;
 pub(super) const COUNTS: [&str; 3] = [
     "crashes of md under a policy",
@@ -58,7 +58,7 @@ impl Kind {
         format!("{}-{}", self.policy, self.level)
     }
 
-    /// Members with data; the journal's device, if any, follows them.
+    /// The number of members with data; the journal's device, if any, follows these members.
     fn slots(self) -> usize {
         if self.level == 6 { 5 } else { 4 }
     }
@@ -67,7 +67,7 @@ impl Kind {
         self.slots() + usize::from(self.policy == "journal")
     }
 
-    /// Slots to withhold after crash `number`.
+    /// The slots whose members are withheld after crash `number`.
     fn withheld(self, number: usize) -> Vec<usize> {
         let first = number % self.slots();
         match self.level {
@@ -93,7 +93,7 @@ impl Kind {
     }
 }
 
-/// The images after a crash.
+/// The images of an array after a crash.
 struct CrashImages {
     name: String,
     kind: Kind,
@@ -131,7 +131,7 @@ pub(super) fn run(
     judged_by_md(bench, (&kinds, &crashed), &folder, tally)
 }
 
-/// Kills QEMU while md writes; after that braid reads the images.
+/// Kills QEMU while md writes an array; after the kill braid reads the images.
 fn crash(
     bench: &Bench,
     program: &Program,
@@ -155,7 +155,7 @@ fn crash(
     Ok(CrashImages { name, kind, images, by_braid })
 }
 
-/// Counts wrong sectors outside of interrupted writes, and all unreadable sectors, which are
+/// Counts wrong sectors outside of interrupted writes, and all unreadable sectors, which read as
 /// zeroes.
 fn wrong_and_unread(content: &[u8]) -> (u64, u64) {
     let (wrong, _) = pattern::wrong(OLD, NEW, 0, content);

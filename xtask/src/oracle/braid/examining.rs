@@ -1,5 +1,5 @@
-//! Compares mdadm's and braid's output about one superblock, field by field. For braid's own arrays
-//! it also compares mdadm's output with that about md's arrays of the same shape.
+//! Compares mdadm's and braid's output about one superblock, field by field. For braid's own
+//! arrays, also compares mdadm's output with mdadm's output about md's arrays of the same shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ pub(super) fn compare(
     });
 }
 
-/// Runs mdadm and braid on the same images; returns the compared fields, and mdadm's output.
+/// Runs mdadm and braid on the same images; returns how many fields agree, and mdadm's output.
 fn both(program: &Program, images: &[PathBuf]) -> Result<(usize, Vec<Fields>)> {
     let said = program.examine(images)?;
     let members = said["members"].as_array().context("braid examine names no members")?;
@@ -103,7 +103,7 @@ fn like(ours: &[Fields], theirs: &[PathBuf]) -> Result<usize> {
         // mdadm writes the layout of a raid0 only on request; braid always writes it.
         let more = ours.get("Raid Level").is_some_and(|level| level == "raid0")
             && !theirs.contains_key("Layout");
-        // braid creates a bitmap by default, and md's arrays here have none.
+        // braid creates a bitmap by default, and md's arrays in this comparison have none.
         let has_bitmap = ours.contains_key("Internal Bitmap");
         let is_free = |word: &str| match word {
             "Internal Bitmap" => has_bitmap,
@@ -164,17 +164,17 @@ fn agree(fields: &Fields, superblock: &Value) -> Result<usize> {
 /// The significant part of the value that mdadm prints for a field.
 fn cut<'a>(word: &str, value: &'a str) -> &'a str {
     match word {
-        // "4096 sectors (2.00 MiB 2.10 MB)", "3264 (3.19 MiB 3.34 MB)".
+        // The value is like "4096 sectors (2.00 MiB 2.10 MB)", "3264 (3.19 MiB 3.34 MB)".
         "Avail Dev Size" | "Used Dev Size" | "Array Size" => {
             value.split_once(" (").map_or(value, |(number, _)| number)
         }
-        // "oracle:x  (local to host oracle)".
+        // The value is like "oracle:x  (local to host oracle)".
         "Name" => value.split_once("  (").map_or(value, |(name, _)| name),
-        // "512 entries available at offset 16 sectors".
+        // The value is like "512 entries available at offset 16 sectors".
         "Bad Block Log" => value.split_once(" entries").map_or(value, |_| "there"),
-        // "AAAA. ('A' == active, ...)".
+        // The value is like "AAAA. ('A' == active, ...)".
         "Array State" => value.split_once(" (").map_or(value, |(letters, _)| letters),
-        // "18e79b2 - correct".
+        // The value is like "18e79b2 - correct".
         "Checksum" => value.rsplit_once(" - ").map_or(value, |(_, judgement)| judgement),
         _ => value,
     }
@@ -203,7 +203,7 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     words.insert("Events", number(&state["events"], "events")?.to_string());
     let clean = state["clean"].as_bool().context("braid examine gives no state")?;
     words.insert("State", if clean { "clean" } else { "active" }.to_owned());
-    // mdadm calls a raid0 without a layout in the superblock "dangerous", and prints none.
+    // mdadm calls a raid0 without a layout in the superblock "dangerous", and prints no layout.
     if let Some(layout) = array["layout"].as_str().filter(|word| *word != "dangerous") {
         words.insert("Layout", layout.to_owned());
     }
@@ -215,7 +215,7 @@ fn words_of(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// Fields of version 0.90 only, and fields in KiB only there.
+/// Fields of version 0.90 only, and fields that only 0.90 gives in KiB.
 fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     let mut words = BTreeMap::new();
     words.insert("UUID", text(&array["uuid"]));
@@ -230,7 +230,7 @@ fn words_of_v0(array: &Value) -> Result<BTreeMap<&'static str, String>> {
     Ok(words)
 }
 
-/// Fields of version 1 only, and fields in sectors only there.
+/// Fields of version 1 only, and fields that only version 1 gives in sectors.
 fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
     let (array, device) = (&superblock["array"], &superblock["device"]);
     let state = &superblock["state"];
@@ -249,12 +249,12 @@ fn words_of_v1(superblock: &Value) -> Result<BTreeMap<&'static str, String>> {
         words.insert("Data Offset", sectors(offset));
     }
     words.insert("Super Offset", sectors(number(&superblock["offset_bytes"], "offset")?));
-    // mdadm ignores that md leaves the last chunks of a raid10 unused; the kernel knows the size.
+    // mdadm ignores that md leaves the last chunks of a raid10 unused; the kernel does not.
     if let Some(capacity) = array["capacity_bytes"].as_u64().filter(|_| array["level"] != "raid10")
     {
         words.insert("Array Size", format!("{} KiB", capacity >> 10));
     }
-    // mdadm omits the member size for raid0, and if it is the whole data area.
+    // mdadm omits the member size for raid0, and if it equals the whole data area.
     let size = number(&array["member_size_bytes"], "member size")?;
     if size != available && array["level"] != "raid0" {
         words.insert("Used Dev Size", sectors(size));

@@ -1,5 +1,6 @@
-//! Bitmap files: md is killed while it writes arrays that have one, and braid resyncs by the file.
-//! The other way round, braid is killed with its own log in the file, and md resyncs by the bitmap.
+//! Bitmap files: md is killed while it writes arrays that have a bitmap file, and braid resyncs by
+//! this file. The other way round, braid is killed with its own log in the file, and md resyncs by
+//! the bitmap.
 //!
 //! ```text
 //!   md makes and fills ─▶ md is writing, killed ─▶ braid resyncs by the bits, stops ─▶ (1)
@@ -8,8 +9,8 @@
 //!      └▶ without each member: braid serve --read-only, no sector without a write is wrong
 //! ```
 //!
-//! md asks the file system for the blocks of the file, and writes these blocks. The file system
-//! here is ext2 on a drive of its own.
+//! md asks the file system for the blocks of the bitmap file, and writes these blocks. The file
+//! system in this test is ext2 on a drive of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +34,7 @@ use super::{MEMBER_SECTORS, names};
 const MDS: [(&str, usize, &str); 2] = [("1", 2, "1.2"), ("5", 4, "1.0")];
 /// Arrays that braid makes: level, members, metadata.
 const BRAIDS: [(&str, usize, &str); 1] = [("5", 4, "1.0")];
-/// The stream that md writes to the array.
+/// The seed of the stream that md writes to the array.
 const AFTER: u64 = 79;
 const FILE_SYSTEM_BYTES: u64 = 8 << 20;
 pub(super) const COUNTS: [&str; 8] = [
@@ -133,7 +134,7 @@ fn of_md(
     Ok(killed)
 }
 
-/// braid resyncs the array by its bitmap, reads everything, and stops.
+/// braid resyncs the array by its bitmap file, reads all of it, and stops.
 fn resynced(program: &Program, killed: &KilledArray, folder: &Path, tally: &Tally) -> Result<()> {
     count_bits(killed, tally)?;
     let target = folder.join("content");
@@ -147,7 +148,7 @@ fn resynced(program: &Program, killed: &KilledArray, folder: &Path, tally: &Tall
     Ok(())
 }
 
-/// Checks `mdadm --examine-bitmap`: some bits are set, and not all.
+/// Checks `mdadm --examine-bitmap` on the file: some bits are set, and not all.
 fn count_bits(killed: &KilledArray, tally: &Tally) -> Result<()> {
     let file = killed.file.as_ref().context("it has a file")?;
     let said = output(Command::new("/sbin/mdadm").arg("--examine-bitmap").arg(file))?;
@@ -226,7 +227,7 @@ fn taken_by_md(
     Ok(well)
 }
 
-/// Checks md's report on one array.
+/// Checks md's report on one array with a bitmap file.
 fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
     case.succeeded()?;
     ensure!(case.value("place")? == "file", "md has its bitmap at {}", case.value("place")?);
@@ -238,7 +239,7 @@ fn judge(case: &CaseReport, tally: &Tally) -> Result<()> {
     Ok(())
 }
 
-/// Checks that braid serves the array with its file, has its bitmap, and finds it in sync.
+/// Checks that braid serves the array with its bitmap file, has the bitmap, and is in sync.
 fn is_taken_back(program: &Program, killed: &KilledArray) -> Result<()> {
     let load = "\"$BRAID\" get tank bitmap-file && \"$BRAID\" check tank";
     program.serve_with_tool(&killed.words(), &killed.images, load)

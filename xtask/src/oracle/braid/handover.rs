@@ -5,9 +5,10 @@
 //! braid begins  paced, paused on the way, stopped -> md ends it by itself, and checks
 //! ```
 //!
-//! Two facts show that the second program goes on where the first stopped. One is the offset that
-//! the second program reports. The other is damage that the test does to redundancy in between. The
-//! job repairs damage above the offset; md's check must still count the damage below it.
+//! Two facts show that the second program continues where the first stopped. One fact is the offset
+//! that the second program reports. The other is damage that the test does to redundancy in
+//! between. The job repairs damage above the offset; md's check must still count the damage below
+//! the offset.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -51,11 +52,11 @@ const HARM_LENGTH: usize = 8 * 512;
 /// Time limit for a job of a few MiB.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The names of the counts, by the program that begins.
+/// The names of the counts of jobs, by the program that begins the job.
 pub(super) const COUNTS: [&str; 2] =
     ["jobs md began and braid ended", "jobs braid began and md ended"];
 
-/// The program that begins the job; the other one ends it.
+/// The program that begins the job; the other program ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StartingProgram {
     Md,
@@ -73,7 +74,7 @@ struct StartedJob<'a> {
     handover: &'a Handover<'a>,
     /// One image for each slot, then the image of a replacement.
     images: Vec<PathBuf>,
-    /// The offset in the superblocks, in sectors; `None` if they cannot have one.
+    /// The job's offset in the superblocks, in sectors; `None` if 0.90 cannot record one.
     offset: Option<u64>,
 }
 
@@ -133,7 +134,7 @@ fn begin<'a>(bench: &Bench, all: &'a [Handover<'a>], tally: &Tally) -> Result<Ve
         let images = match one.first {
             StartingProgram::Md => report.cases[&one.name()].succeeded().map(|()| {
                 let count = one.array.spec.members.len();
-                // An additional image for the device that a recovery or replacement uses.
+                // Recovery and replacement use an additional device, so they get one more image.
                 let slots: Vec<usize> = match one.kind {
                     JobKind::Recovery => (0..count - 1).chain([count]).collect(),
                     JobKind::Replace => (0..=count).collect(),
@@ -170,7 +171,7 @@ impl Handover<'_> {
 
     /// Sectors of each member that the array uses.
     fn used(&self) -> Result<u64> {
-        // md reports KiB.
+        // md reports `component_size` in KiB.
         Ok(2 * self.array.report.value("component_size")?.parse::<u64>()?)
     }
 
@@ -182,7 +183,7 @@ impl Handover<'_> {
         matches!(self.array.spec.level, Level::Raid4 | Level::Raid5 | Level::Raid6)
     }
 
-    /// The content when the job begins.
+    /// The array's content when the job begins.
     fn content(&self) -> Result<Vec<u8>> {
         let seed = self.array.seed;
         content::bytes(&[seed, seed + 1, seed + 2], self.array.sectors)
@@ -303,7 +304,7 @@ impl StartedJob<'_> {
                 break progress;
             }
         };
-        // braid works on whole bands, so it may go back to the start of a band.
+        // braid works on whole bands, so it may continue at the start of a band before md's offset.
         let (from, offset) = (progress.from, self.offset.unwrap_or(0));
         let is_resumed = from <= offset && (offset == 0 || from > 0);
         ensure!(is_resumed, "braid begins at {from}, md was at {offset}");
@@ -319,7 +320,7 @@ impl StartedJob<'_> {
         let one = self.handover;
         let is_resync = one.kind == JobKind::Resync;
         let mut harms = Vec::new();
-        // In the first row, P of these levels is on the last member.
+        // In the first row, P of the levels with parity is on the last member.
         harms.extend((one.has_parity() && self.offset.is_some()).then_some(0));
         // P is on the last member again after as many rows as members; with near copies, so is the
         // second copy.
@@ -335,7 +336,7 @@ impl StartedJob<'_> {
         Ok(harms)
     }
 
-    /// md's case for the array.
+    /// The case in which md judges the array.
     fn judged(&self) -> Result<Case> {
         let spec = &self.handover.array.spec;
         let (count, devices) = (spec.members.len(), self.images.len());
@@ -378,7 +379,7 @@ impl StartedJob<'_> {
                 );
             }
         }
-        // No job looked at the place below the offset again, so its damage must remain.
+        // No job read the damaged place below the offset again, so its damage must remain.
         let is_harmed = self.harms()?.contains(&0);
         let expected = if is_harmed { HARM } else { 0 };
         let found = case.value("mismatch_cnt")?;

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! With all members md's own check examines braid's replay. If two members of a RAID-6 are missing
-//! and the journal has data without parity, md 6.1 never ends its replay. There md gets only the
-//! images that braid has replayed.
+//! and the journal has data without parity, md 6.1 never ends its replay. In this case md gets only
+//! the images that braid has replayed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,9 +32,9 @@ const MEMBERS: usize = 4;
 /// Levels and modes of the journal.
 const KINDS: [(u8, &str); 4] =
     [(5, "write-through"), (5, "write-back"), (6, "write-through"), (6, "write-back")];
-/// The stream that fills the array.
+/// The seed of the stream that fills the array.
 const OLD: u64 = 81;
-/// The stream that md is writing when QEMU is killed.
+/// The seed of the stream that md is writing when QEMU is killed.
 const NEW: u64 = 82;
 pub(super) const COUNTS: [&str; 8] = [
     "crashes with a write journal",
@@ -54,7 +54,7 @@ struct Start {
     left: Vec<PathBuf>,
     /// The images after `braid replay`.
     replayed: Vec<PathBuf>,
-    /// Whether no member is missing.
+    /// Whether no member is missing from the start.
     is_whole: bool,
     /// Whether md 6.1 would never end its replay: data without parity, and two members missing.
     is_too_much_for_md: bool,
@@ -108,7 +108,7 @@ fn make(bench: &Bench, level: u8, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok((0..=MEMBERS).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect())
 }
 
-/// Kills QEMU while md writes.
+/// Kills QEMU while md writes the array.
 fn killed(
     bench: &Bench,
     made: &[PathBuf],
@@ -126,7 +126,7 @@ fn killed(
     Ok(images)
 }
 
-/// braid starts the images: read-only, and by `braid replay`.
+/// braid starts the images after a crash: read-only, and by `braid replay`.
 fn start(
     program: &Program,
     (crash, images, lost): (&str, &[PathBuf], &[usize]),
@@ -206,7 +206,7 @@ fn judged_by_md(bench: &Bench, starts: &[Start], folder: &Path, tally: &Tally) -
     Ok(())
 }
 
-/// Checks what md read after braid's replay, and the result of md's check.
+/// Checks the bytes that md read after braid's replay, and the result of md's check.
 fn judged(case: &CaseReport, start: &Start, tally: &Tally) -> Result<usize> {
     let wrong = wrong(case)?;
     tally.count("sectors wrong under md after braid replay", wrong);

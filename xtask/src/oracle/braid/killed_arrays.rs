@@ -35,7 +35,7 @@ impl KilledArray {
     }
 }
 
-/// Fills an array with a stream.
+/// Fills an array with the stream of a seed.
 pub(super) fn fill(
     program: &Program,
     images: &[PathBuf],
@@ -64,8 +64,8 @@ fn sets(killed: &KilledArray) -> Vec<Vec<usize>> {
     single.chain(pairs.filter(|_| killed.level == "6")).collect()
 }
 
-/// Checks that no set of missing members makes an unwritten sector wrong. Counts starts and wrong
-/// sectors.
+/// Checks that no set of missing members makes an unwritten sector wrong. Counts the starts of the
+/// array and the wrong sectors.
 pub(super) fn withheld(
     program: &Program,
     killed: &KilledArray,
@@ -97,8 +97,8 @@ pub(super) fn reads_alike(program: &Program, killed: &KilledArray, folder: &Path
     Ok(())
 }
 
-/// md starts each array, checks it, writes this stream, and stops. Returns md's reports with the
-/// arrays.
+/// md starts each array, checks it, writes the stream of this seed, and stops. Returns md's reports
+/// with the arrays.
 pub(super) fn taken_by_md(
     bench: &Bench,
     killed: &[KilledArray],

@@ -1,4 +1,4 @@
-//! Braid's own log: braid is killed while it writes arrays with such a log, members are withheld,
+//! Braid's own log: braid is killed while it writes arrays with its own log, members are withheld,
 //! and md runs in between.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!
 //! The log is valid only while braid's stamp is in the superblocks. This test shows on a real
 //! kernel that md removes the stamp with its first update, before md writes data. The simulator
-//! shows the rest.
+//! tests everything else about the log.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use super::replaying::{self, NEW, OLD};
 use super::tally::Tally;
 use super::{MEMBER_SECTORS, names, present};
 
-/// The stream that md writes to the array.
+/// The seed of the stream that md writes to the array.
 const MDS: u64 = 75;
 pub(super) const COUNTS: [&str; 4] = [
     "crashes of braid with its own log",
@@ -59,7 +59,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     cut_off_under_md(bench, &killed, &folder, tally)
 }
 
-/// Arrays that braid made, filled and stopped in order.
+/// Images of an array that braid made, filled and stopped in order.
 fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<Vec<PathBuf>> {
     let images: Vec<PathBuf> = (0..slots).map(|slot| folder.join(format!("{slot}.img"))).collect();
     let size = format!("{}K", MEMBER_SECTORS / 2);
@@ -94,7 +94,7 @@ fn taken_by_md(
     Ok(())
 }
 
-/// Checks that braid notices the foreign writes: it replays nothing, and its log begins anew.
+/// Checks that braid notices md's writes: braid replays nothing, and its log begins anew.
 fn is_void(images: &[PathBuf], is_dirty: bool) -> Result<()> {
     let judged = judge(images, true)?;
     let array = judged.assembly.array.as_ref().ok().context("braid refuses it")?;

@@ -1,4 +1,4 @@
-//! Braid makes arrays and writes them, some while they lose a member, for md to judge.
+//! Braid makes arrays and writes them, some while the arrays lose a member, for md to judge.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ enum WriteMethod {
     Crashed,
 }
 
-/// Makes every array of these shapes. A shape of 0.90, which braid cannot make, becomes one of 1.2.
+/// Makes every array of these shapes. A shape of 0.90, which braid cannot make, is made with 1.2.
 pub(super) fn make(
     bench: &Bench,
     program: &Program,
@@ -81,7 +81,7 @@ fn creatable(spec: &ArraySpec) -> ArraySpec {
     spec
 }
 
-/// Assigns ways of writing, in turn within every level.
+/// Assigns each array a way of writing, in turn within every level.
 fn methods(specs: &[ArraySpec]) -> Vec<WriteMethod> {
     let served = first_of_each_level(specs.iter(), SERVED_PER_LEVEL);
     let with = |more: usize| first_of_each_level(specs.iter(), SERVED_PER_LEVEL + more);
@@ -201,7 +201,7 @@ impl ArrayMaker<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         std::fs::remove_file(&images[slot])?;
-        // The server has not noticed the loss yet: part of this stream goes to the deleted file.
+        // The server has not noticed the loss: part of this stream goes to the deleted file.
         array.scribble(self.seed + 2)?;
         let deadline = Instant::now() + NOTICE_DEADLINE;
         while array.missing() == 0 {
@@ -219,7 +219,7 @@ impl ArrayMaker<'_> {
         array.fill(self.seed)?;
         array.scribble(self.seed + 1)?;
         array.scribble(self.seed + 2)?;
-        // Every write was acknowledged and flushed, and the array gets no notice that it ends.
+        // Every write was acknowledged and flushed, and the array is copied without being stopped.
         array.flush()?;
         copy(images, after)?;
         let sectors = array.sectors();

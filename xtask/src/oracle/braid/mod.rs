@@ -65,7 +65,7 @@ use crate::each::each;
 use program::Program;
 use tally::Tally;
 
-/// A part that makes its own arrays, independent of all other parts.
+/// A part of the oracle that makes its own arrays, independent of all other parts.
 #[derive(Clone, Copy)]
 struct Part {
     name: &'static str,
@@ -76,7 +76,7 @@ struct Part {
 /// Sectors of a member, in arrays that a part makes: 24 MiB.
 const MEMBER_SECTORS: u64 = 49_152;
 
-/// The longest part comes first, so that the last ones end together. A share is every fourth part.
+/// The longest part comes first, so that the last parts end together. A share is every fourth part.
 const PARTS: &[Part] = &[
     Part { name: "journaling", counts: &journaling::COUNTS, run: journaling::run },
     Part { name: "through", counts: &through::COUNTS, run: through::run },
@@ -104,7 +104,7 @@ const PARTS: &[Part] = &[
 /// An array on its way between braid and md.
 struct Turn {
     given: GivenArray,
-    /// The streams written so far, which make the content.
+    /// The seeds of the streams written so far, which make the content.
     streams: Vec<u64>,
     sectors: u64,
 }
@@ -149,7 +149,7 @@ pub(crate) fn run(
     tally.close()
 }
 
-/// Runs the crash matrix of md, with this many crashes of each kind.
+/// Runs only the crash matrix of md, with this many crashes of each kind.
 pub(crate) fn run_matrix(bench: &Bench, crashes: usize) -> Result<String> {
     let (program, tally) = (Program::build()?, Tally::default());
     crashes::run(bench, &program, ("", crashes), &tally)?;
@@ -166,7 +166,7 @@ pub(crate) fn run_bitmaps(bench: &Bench, begun: Instant) -> Result<String> {
     tally.close()
 }
 
-/// Runs only the part about reshapes, and of those the kinds whose name contains `only`.
+/// Runs only the part about reshapes, and only the kinds of reshapes whose name contains `only`.
 pub(crate) fn run_reshapes(bench: &Bench, (begun, only): (Instant, &str)) -> Result<String> {
     let (program, tally) = (Program::build()?, Tally::default());
     reshaping::run(bench, &program, (only, &tally))?;
@@ -190,7 +190,7 @@ fn run_parts(
     done.into_iter().collect()
 }
 
-/// Counts md's verdicts.
+/// Counts md's verdicts on arrays that braid wrote.
 fn judge(turns: &[Turn], verdicts: &[Result<Verdict>], tally: &Tally) {
     for (turn, verdict) in turns.iter().zip(verdicts) {
         let name = &turn.given.name();

@@ -59,7 +59,7 @@ pub(super) fn compare(
     Ok(())
 }
 
-/// Copies the members three times: with the field, without it, and with it again.
+/// Copies the array's members three times: with the field, without it, and with it again.
 fn prepare(program: &Program, array: &MadeArray, folder: &Path) -> Result<Vec<Member>> {
     let copied = |word: &str, from: &[PathBuf]| copy(from, &folder.join(word).join("m"));
     let said = copied("said", &array.images)?;

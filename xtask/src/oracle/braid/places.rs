@@ -13,7 +13,7 @@ use super::tally::Tally;
 
 const SIZES: [(&str, u64); 2] = [("20G", 20 << 21), ("1T", 1 << 31)];
 const VERSIONS: [Version; 3] = [Version::V1_0, Version::V1_1, Version::V1_2];
-/// Chunk of the levels that have one, in KiB.
+/// Chunk of the levels that have chunks, in KiB.
 const CHUNK_KIB: u32 = 512;
 /// Levels, and mdadm's options for an array with the one member.
 const LEVELS: [(Level, &str); 3] = [
@@ -22,7 +22,7 @@ const LEVELS: [(Level, &str); 3] = [
     (Level::Raid0, "--level=0 --raid-devices=1 --force $M1"),
 ];
 
-/// Compares every size, version and level.
+/// Compares the places for every size, version and level.
 pub(super) fn compare(bench: &Bench, tally: &Tally) -> Result<()> {
     let cases = SIZES.into_iter().map(|(word, sectors)| Case {
         name: format!("places-{word}"),

@@ -25,11 +25,11 @@ use super::tally::Tally;
 
 const SLOTS: usize = 4;
 const NAMES: &str = "$M1 $M2 $M3 $M4";
-/// The stream with which md fills the array.
+/// The seed of the stream with which md fills the array.
 const OLD: u64 = 83;
-/// The stream that braid writes before a change of the log.
+/// The seed of the stream that braid writes before a change of the log.
 const BEFORE: u64 = 84;
-/// The stream that braid writes after the change.
+/// The seed of the stream that braid writes after a change of the log.
 const AFTER: u64 = 85;
 pub(super) const COUNTS: [&str; 4] = [
     "partial parity logs that braid made on a running array and md took",
@@ -48,8 +48,8 @@ const MAKES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// An array with a log that braid made. It exists twice: as a crash leaves it, and stopped in
-/// order.
+/// An array with a partial parity log that braid made. The array exists twice: as a crash leaves
+/// it, and stopped in order.
 struct LogArray {
     name: &'static str,
     crashed: Vec<PathBuf>,
@@ -91,8 +91,8 @@ pub(super) fn run(bench: &Bench, tally: &Tally) -> Result<()> {
     taken_by_md(bench, &all, &folder, tally)
 }
 
-/// braid adds its own kind of log while it writes. Returns crashed and stopped images, and the
-/// hash.
+/// braid adds its own kind of log while it writes the array. Returns crashed and stopped images,
+/// and the content's hash.
 fn own_by_braid(
     bench: &Bench,
     images: &[PathBuf],
@@ -110,7 +110,7 @@ fn own_by_braid(
     Ok([("own-crashed", crashed, sha256.clone()), ("own-stopped", stopped, sha256)])
 }
 
-/// md does not see the log. Checks that it resyncs after the crash and reads the same content.
+/// Checks that md, which does not see braid's own log, resyncs and reads the same content.
 fn own_taken_by_md(
     bench: &Bench,
     own: &[(&'static str, Vec<PathBuf>, String)],
@@ -136,8 +136,8 @@ fn images_of(folder: &Path, name: &str) -> Vec<PathBuf> {
     (0..SLOTS).map(|slot| folder.join(format!("{name}/{slot}.img"))).collect()
 }
 
-/// braid creates a partial parity log while it writes. If the array has one, braid removes that one
-/// first.
+/// braid creates a partial parity log while it writes the array. If the array has one, braid
+/// removes it first.
 fn changed_by_braid(
     bench: &Bench,
     (name, images): (&'static str, &[PathBuf]),
@@ -166,8 +166,8 @@ fn changed_by_braid(
     Ok(LogArray { name, crashed, stopped, sha256 })
 }
 
-/// md examines, reads and checks each array. From stopped arrays md removes the log, and braid
-/// reads these.
+/// md examines, reads and checks each array. md removes the log from stopped arrays, which braid
+/// then reads.
 fn taken_by_md(bench: &Bench, all: &[LogArray], folder: &Path, tally: &Tally) -> Result<()> {
     let look = format!(
         "mdadm --assemble $A {NAMES}\nidle\n\

@@ -21,8 +21,8 @@ impl Program {
         Ok(Self { path: build::Program::Braid.dev()? })
     }
 
-    /// Runs `braid create` for this spec. It creates members of equal size itself; for others this
-    /// function makes sparse files.
+    /// Runs `braid create` for this spec. `create` makes members of equal size itself; members of
+    /// other sizes are made here as sparse files.
     pub(super) fn create(&self, spec: &ArraySpec, images: &[PathBuf]) -> Result<()> {
         let mut create = Command::new(&self.path);
         create.arg("create").arg(&spec.name[..spec.name.len().min(24)]);
@@ -59,21 +59,21 @@ impl Program {
         self.serve(&[&["--read-only"], words].concat(), images, &command)
     }
 
-    /// Serves the array read-only for one `nbdcopy` to a file, in which unreadable sectors are
-    /// zeroes.
+    /// Serves the array read-only while `qemu-img` copies it to a file, in which unreadable sectors
+    /// are zeroes.
     pub(super) fn salvage(&self, images: &[PathBuf], target: &Path) -> Result<()> {
         let command =
             format!("qemu-img convert --salvage -q -f raw -O raw \"$uri\" '{}'", target.display());
         self.serve(&["--read-only"], images, &command)
     }
 
-    /// Serves the array for one `nbdcopy` from a file to it.
+    /// Serves the array for one `nbdcopy` from a file into the array.
     pub(super) fn copy_in(&self, images: &[PathBuf], source: &Path) -> Result<()> {
         let command = format!("nbdcopy --flush '{}' \"$uri\"", source.display());
         self.serve(&[], images, &command)
     }
 
-    /// The program, with a state folder in the images' folder, made anew for each run.
+    /// The program with a state folder next to the images, made anew for each run.
     fn command(&self, images: &[PathBuf]) -> Command {
         let mut command = Command::new(&self.path);
         if let Some(folder) = images.first().and_then(|image| image.parent()) {
@@ -93,13 +93,13 @@ impl Program {
     }
 
     /// Runs `braid undo` of the last command on arrays in the images' folder. A linear array cannot
-    /// show whether clients wrote since, so an option asserts that none did.
+    /// show whether clients wrote since, so an option asserts that no client did.
     pub(super) fn undo(&self, images: &[PathBuf]) -> Result<()> {
         let undo = output(self.command(images).args(["undo", "--nobody-wrote"]));
         undo.map(drop).context("braid undo")
     }
 
-    /// Serves the array while `qemu-io` executes a file of commands, and is killed in the middle.
+    /// Serves the array while `qemu-io` executes commands, and kills the server in the middle.
     pub(super) fn killed_under(
         &self,
         words: &[&str],
@@ -154,7 +154,7 @@ impl Program {
         output(self.command(images).arg("replay").args(images)).map(drop).context("braid replay")
     }
 
-    /// Runs `braid replay` on the array; returns its JSON output.
+    /// Runs `braid replay` on the array; returns the JSON output.
     pub(super) fn replay_json(&self, images: &[PathBuf]) -> Result<Value> {
         let mut replay = self.command(images);
         let said =

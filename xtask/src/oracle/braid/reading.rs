@@ -1,4 +1,4 @@
-//! Arrays that md made and wrote: braid must read the same, with every tolerated loss.
+//! Arrays that md made and wrote: braid must read the same content, with every tolerated loss.
 
 use anyhow::{Context, Result, bail, ensure};
 

@@ -36,9 +36,9 @@ use super::{MEMBER_SECTORS, present};
 /// Members of the arrays.
 const MEMBERS: usize = 4;
 const CHUNK: u64 = 128;
-/// The stream that fills the array.
+/// The seed of the stream that fills the array.
 pub(super) const OLD: u64 = 71;
-/// The stream that is being written at the kill.
+/// The seed of the stream being written at the kill.
 pub(super) const NEW: u64 = 72;
 const SECTOR: u64 = 512;
 pub(super) const COUNTS: [&str; 6] = [
@@ -94,7 +94,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     judged_by_md(bench, (&left, &starts), &folder, tally)
 }
 
-/// An array that md made, filled and stopped in order.
+/// Images of an array that md made, filled and stopped in order.
 fn make(bench: &Bench, folder: &Path) -> Result<Vec<PathBuf>> {
     let script = format!(
         "mdadm --create $A --run --metadata=1.2 --level=5 --raid-devices={MEMBERS} --homehost=oracle --assume-clean --chunk=64 \
@@ -107,7 +107,7 @@ fn make(bench: &Bench, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok((0..MEMBERS).map(|slot| folder.join(format!("ppl/{slot}.img"))).collect())
 }
 
-/// Kills QEMU while md writes.
+/// Kills QEMU while md writes the array.
 fn killed(bench: &Bench, made: &[PathBuf], number: usize, folder: &Path) -> Result<Crash> {
     let name = format!("killed-{number}");
     let images = copy(made, &folder.join(&name))?;
@@ -203,8 +203,8 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
         pattern::stream(seed, number * BLOCK as u64, &mut bytes);
         bytes
     };
-    // The first blocks of row 0 in slot 0 that the interrupted writes change; other columns keep
-    // theirs.
+    // The first blocks of row 0 in slot 0 that the interrupted writes change; the other columns
+    // keep their blocks.
     let chunk_blocks = CHUNK * SECTOR / BLOCK as u64;
     let numbers: Vec<u64> = (0..chunk_blocks).filter(|one| pattern::is_stormed(*one)).collect();
     let mut entries = Vec::new();
@@ -230,7 +230,7 @@ fn by_hand(made: &[PathBuf], folder: &Path) -> Result<Crash> {
     ensure!(entries.len() == 3, "a storm writes less of the first chunk");
     let newest = PplRecord::bytes_of(1000, &entries, &images[3].uuid);
     let newest_sector = images[3].log_sectors - newest.len() as u64 / SECTOR;
-    // A chain of records without entries leads to the newest record.
+    // A chain of records without entries leads to the log's newest record.
     for (generation, sector) in (1..).zip((0..newest_sector).step_by(8)) {
         let empty = PplRecord::bytes_of(generation, &[], &images[3].uuid);
         images[3].write(images[3].log_bytes + sector * SECTOR, &empty)?;
@@ -253,7 +253,7 @@ struct Start {
     replayed: Vec<PathBuf>,
 }
 
-/// braid starts the images: read-only, and by `braid replay`.
+/// braid starts the images after a crash: read-only, and by `braid replay`.
 fn start(program: &Program, crash: &Crash, withheld: usize, folder: &Path) -> Result<Start> {
     let name = format!("{}-without-{withheld}", crash.name);
     let left = present(&crash.images, &[withheld]);

@@ -2,12 +2,12 @@
 //! positions.
 //!
 //! Neither side gets a backup file: data moves towards free space, or the position is beyond the
-//! part that overwrites itself. Only braid begins reshapes to fewer members. In the end md checks
+//! part that overwrites itself. Only braid begins reshapes to fewer members. At the end md checks
 //! the whole array, and the content must be the stream that was written last, in the middle of the
 //! reshape.
 //!
 //! A RAID-0 grows as a RAID-4 without parity. braid makes it a RAID-0 again at the end; the kernel
-//! leaves the RAID-4, since that step is mdadm's. Neither has anything to check.
+//! leaves the RAID-4, since this last step is mdadm's. Neither array has anything to check.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(super) const COUNTS: [&str; 2] =
 
 /// Sectors of a member: 16 MiB.
 const SECTORS: u64 = 32_768;
-/// The stream that is written in the middle of md's reshapes, and before braid's.
+/// The seed of the stream that is written in the middle of md's reshapes, and before braid's.
 const SEED: u64 = 4242;
 
 /// A change of shape that both sides know.
@@ -37,11 +37,11 @@ const SEED: u64 = 4242;
 struct Kind {
     name: &'static str,
     level: u8,
-    /// Slots before, and spares that join.
+    /// Slots before the reshape, and spares that join.
     slots: (usize, usize),
-    /// md's attributes that set the new shape; empty if only braid begins it.
+    /// md's attributes that set the new shape; empty if only braid begins the reshape.
     attributes: &'static str,
-    /// braid's words for it.
+    /// The words of `braid grow` for the reshape.
     words: &'static str,
     /// Slots that the array loses.
     fewer: usize,
@@ -198,7 +198,7 @@ const KINDS: [Kind; 18] = [
 /// room to move to.
 const SMALL_SECTORS: u64 = 24_576;
 
-/// How far the first side goes, in percent.
+/// How far the program that begins the reshape goes, in percent.
 const POSITIONS: [u64; 3] = [3, 45, 75];
 
 /// Shell functions, in addition to those of every case.
@@ -241,7 +241,7 @@ impl Kind {
         self.slots.0 + self.slots.1
     }
 
-    /// Halves of a member's sectors that an array of so many slots has.
+    /// Sectors of an array with this many slots, in halves of a member's sectors.
     fn half_members(&self, slots: usize) -> u64 {
         let halves = match self.level {
             0 => 2 * slots,
@@ -257,12 +257,12 @@ impl Kind {
         self.half_members(self.slots.0) * sectors / 2
     }
 
-    /// Sectors of the array when it has lost members, if each of the others has `sectors`.
+    /// Sectors of the array after the loss of members, if each remaining member has `sectors`.
     fn fewer_sectors(&self, sectors: u64) -> u64 {
         self.half_members(self.slots.0 - self.fewer) * sectors / 2
     }
 
-    /// The unit of md's positions, for a member's sector: of the array on RAID-10.
+    /// md's position for a sector of a member: on RAID-10 md counts sectors of the array.
     fn sync_sectors(&self, sectors: u64) -> u64 {
         if self.level == 10 { self.sectors(sectors) } else { sectors }
     }
@@ -271,32 +271,32 @@ impl Kind {
         self.level == 0
     }
 
-    /// Slots after md has ended the reshape, with that of the missing parity.
+    /// Slots after md has ended the reshape, including the slot of the missing parity.
     fn slots_after(&self) -> usize {
         self.members() - self.fewer + usize::from(self.is_striped())
     }
 
-    /// md's take-over before the reshape.
+    /// The change of level that md makes before the reshape.
     fn taken_over(&self) -> &'static str {
         if self.is_striped() { "set_md level raid4\n" } else { "" }
     }
 
-    /// md's check of the array, or the same report for an array that has nothing to check.
+    /// md's check of the array, or a report of no mismatch for an array without redundancy.
     fn scrub(&self) -> &'static str {
         if self.is_striped() { "value mismatches 0" } else { "scrub mismatches" }
     }
 
-    /// Whether members have free space behind their data only.
+    /// Whether members have free space only after their data.
     fn is_behind(&self) -> bool {
         self.name.ends_with("-behind")
     }
 
-    /// Whether the array uses less of its members first, so that their data has room to move to.
+    /// Whether the array first uses less of its members, so that their data has room to move to.
     fn is_small(&self) -> bool {
         self.fewer > 0 || self.is_behind()
     }
 
-    /// Bytes that are written before braid begins, and that the new shape has.
+    /// Bytes that are written before braid begins the reshape, and that the new shape has.
     fn bytes(&self) -> u64 {
         match self.is_small() {
             false => self.sectors(SECTORS - 8192) * 512,
@@ -304,8 +304,8 @@ impl Kind {
         }
     }
 
-    /// braid's words before those of the reshape, each a line of `grow`: members get smaller, and
-    /// the array ends earlier for clients.
+    /// The words of `braid grow` before those of the reshape, one command each: members get
+    /// smaller, and the array ends earlier for clients.
     fn words_before(&self) -> Vec<String> {
         if !self.is_small() {
             return Vec::new();
@@ -331,7 +331,7 @@ impl Kind {
     }
 }
 
-/// Runs one kind from its middle; all kinds take a quarter of an hour.
+/// Runs one kind of reshape from its middle; all kinds take a quarter of an hour.
 pub(super) fn run_some(bench: &Bench, program: &Program, tally: &Tally) -> Result<()> {
     let is_one = |kind: &&Kind| kind.name == "5-by-one";
     let cases: Vec<_> = KINDS.iter().filter(is_one).map(|kind| (*kind, POSITIONS[1])).collect();
@@ -343,7 +343,7 @@ fn begun_by_md(cases: &[(Kind, u64)]) -> Vec<(Kind, u64)> {
     cases.iter().filter(|(kind, _)| !kind.attributes.is_empty()).copied().collect()
 }
 
-/// Runs the kinds whose name contains `only` from all positions.
+/// Runs the kinds of reshapes whose name contains `only`, from all positions.
 pub(super) fn run(bench: &Bench, program: &Program, (only, tally): (&str, &Tally)) -> Result<()> {
     let of_kind = |kind: &Kind| POSITIONS.map(|percent| (*kind, percent));
     let kinds = KINDS.iter().filter(|kind| kind.name.contains(only));
@@ -352,7 +352,7 @@ pub(super) fn run(bench: &Bench, program: &Program, (only, tally): (&str, &Tally
     to_md(bench, program, &cases, tally)
 }
 
-/// md begins each reshape, and stops at a position; braid writes, ends it, and md checks.
+/// md begins each reshape, and stops at a position; braid writes and ends it, and md checks.
 fn from_md(bench: &Bench, program: &Program, all: &[(Kind, u64)], tally: &Tally) -> Result<()> {
     if all.is_empty() {
         return Ok(());
@@ -475,7 +475,7 @@ nbdcopy \"$uri\" '{}'
     host::sha256(&after)
 }
 
-/// braid begins each reshape, and stops in the middle; md ends it, and checks.
+/// braid begins each reshape, and stops in the middle; md ends the reshape, and checks.
 fn to_md(bench: &Bench, program: &Program, all: &[(Kind, u64)], tally: &Tally) -> Result<()> {
     let begun = each(bench.boots, all, |_, (kind, percent)| {
         let name = kind.name_at(*percent);

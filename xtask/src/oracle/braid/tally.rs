@@ -9,10 +9,10 @@ use std::sync::Mutex;
 
 use anyhow::{Result, bail};
 
-/// A run with fewer arrays than this proves nothing.
+/// A run with fewer arrays than this number proves nothing.
 const ARRAYS_MIN: usize = 120;
 
-/// The counts, in the order of the closing line.
+/// The names of the counts, in the order of the closing line.
 const COUNTS: [&str; 66] = [
     "reads by braid, healthy",
     "reads by braid, with losses",
@@ -104,7 +104,7 @@ impl Tally {
         self.check(array, judged)
     }
 
-    /// Records a result that concerns no array.
+    /// Records a result, and prints a failure at once; the result need not be about an array.
     pub(super) fn check<T>(&self, name: &str, judged: Result<T>) -> Option<T> {
         judged
             .map_err(|error| {

@@ -1,4 +1,4 @@
-//! Journals in write-through mode: braid is killed while it writes arrays that have such a journal.
+//! Journals in write-through mode: braid is killed while it writes arrays with a write journal.
 //! Members are withheld, and md and braid take turns with the arrays.
 //!
 //! ```text
@@ -23,11 +23,11 @@ use super::replaying::{self, OLD};
 use super::tally::Tally;
 use super::{MEMBER_SECTORS, names};
 
-/// The stream that md writes to the array.
+/// The seed of the stream that md writes to the array.
 const MDS: u64 = 76;
-/// The stream that braid writes to the array afterwards.
+/// The seed of the stream that braid writes to the array afterwards.
 const BRAIDS: u64 = 77;
-/// The stream that braid writes during a rebuild.
+/// The seed of the stream that braid writes during a rebuild.
 const REBUILT: u64 = 78;
 pub(super) const COUNTS: [&str; 6] = [
     "crashes of braid with a write journal",
@@ -63,7 +63,7 @@ pub(super) fn run(bench: &Bench, program: &Program, tally: &Tally) -> Result<()>
     rebuilt(bench, program, &taken, &folder, tally)
 }
 
-/// Arrays that braid made, filled and stopped in order; the journal comes last.
+/// Images of an array that braid made, filled and stopped in order; the journal comes last.
 fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<Vec<PathBuf>> {
     let mut images: Vec<PathBuf> =
         (0..slots).map(|slot| folder.join(format!("{slot}.img"))).collect();
@@ -78,8 +78,8 @@ fn make(program: &Program, level: &str, slots: usize, folder: &Path) -> Result<V
     Ok(images)
 }
 
-/// md starts each array, writes, and stops; braid reads what md wrote. Returns the arrays that
-/// succeed.
+/// md starts each array, writes, and stops; braid reads the bytes that md wrote. Returns the arrays
+/// that succeed.
 fn taken_by_md(
     bench: &Bench,
     program: &Program,
@@ -106,7 +106,7 @@ fn taken_by_md(
     Ok(taken)
 }
 
-/// braid takes the arrays back from md, writes them whole and stops; md reads that.
+/// braid takes the arrays back from md, writes them whole and stops; md reads braid's writes.
 fn given_back(
     bench: &Bench,
     program: &Program,
@@ -124,8 +124,8 @@ fn given_back(
     are_whole(bench, cases, (&folder.join("given-back"), what), tally)
 }
 
-/// braid replaces a member of an array with a journal by a device; md reads what braid wrote
-/// meanwhile.
+/// braid replaces a member of an array with a journal by a device; md reads the bytes that braid
+/// wrote meanwhile.
 fn rebuilt(
     bench: &Bench,
     program: &Program,

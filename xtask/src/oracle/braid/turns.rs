@@ -1,4 +1,4 @@
-//! Taking turns: md makes, braid writes, md reads and checks and writes, braid reads.
+//! Arrays in turn: md makes, braid writes, md reads and checks and writes, braid reads.
 
 use anyhow::{Context, Result, ensure};
 
@@ -10,8 +10,8 @@ use super::tally::Tally;
 use super::{Turn, must_refuse, present};
 use crate::each::each;
 
-/// Braid writes all arrays of md's that `braid create` cannot make, and of the other arrays one in
-/// this many.
+/// Braid writes all arrays of md's that `braid create` cannot make, and one in this many of the
+/// other arrays.
 const ONE_IN: usize = 3;
 
 /// braid writes scattered places of arrays that md made.
@@ -54,7 +54,7 @@ fn write_one(bench: &Bench, array: &MadeArray) -> Result<Turn> {
     })
 }
 
-/// braid reads what md wrote last.
+/// braid reads the bytes that md wrote last.
 pub(super) fn read_back(
     bench: &Bench,
     turns: &[Turn],

@@ -99,13 +99,13 @@ fn files(folder: &str, (seed, stamped): (u64, bool), count: u64, largest: u64) -
     Ok(())
 }
 
-/// A block in memory, aligned as O_DIRECT demands.
+/// A block in memory, aligned for O_DIRECT.
 #[repr(align(4096))]
 struct Block([u8; pattern::BLOCK]);
 
-/// Number of blocks in flight at a time.
+/// Number of blocks in flight at a time in a storm.
 const STORM_THREADS: u64 = 16;
-/// The flag's value on Linux for this processor.
+/// The value of O_DIRECT on Linux for this processor.
 const O_DIRECT: i32 = 0o40_000;
 
 fn storm(device: &str, seed: u64, bytes: u64) -> Result<()> {
@@ -184,8 +184,8 @@ fn patch(file: &File, place: u64, offset: usize, value: u64) -> Result<()> {
         return Err(Error::other("no superblock there"));
     }
     block[offset..offset + 4].copy_from_slice(&(value as u32).to_le_bytes());
-    // A 0.90 superblock sums its 4 KiB, with the sum at 152. A 1.x superblock sums 256 bytes and
-    // two for each device, with the sum at 216.
+    // md's sum of a 0.90 superblock covers its 4 KiB, with the sum at 152. The sum of a 1.x
+    // superblock covers 256 bytes and two for each device, with the sum at 216.
     let (length, checksum) = match word(&block, 4) {
         0 => (4096, 152),
         _ => (256 + 2 * word(&block, 220) as usize, 216),

@@ -26,7 +26,7 @@ pub(super) struct BrokenArray {
     pub(super) story: Story,
     /// Present disks, in the order of the command line.
     pub(super) images: Vec<PathBuf>,
-    /// The disk that is no member and begins with a file.
+    /// The present disk that is no member and begins with a file.
     pub(super) file: Option<PathBuf>,
     /// Output of `sha256sum` for the files on the array.
     pub(super) files: String,

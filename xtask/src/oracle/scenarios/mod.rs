@@ -133,7 +133,7 @@ fn case_name(story: &Story, how: &str) -> String {
     format!("{}-{how}", story.name)
 }
 
-/// Lets mdadm try twice to recover each array, each time on copies.
+/// Lets mdadm try twice to recover each array, each time on new copies.
 fn judge(bench: &Bench, broken: &[BrokenArray]) -> Result<BTreeMap<String, CaseReport>> {
     let mut cases = Vec::new();
     for broken in broken {

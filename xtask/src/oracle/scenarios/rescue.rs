@@ -59,7 +59,7 @@ impl Braid {
         let mut answer = self.first(&home, story, &images)?;
         let files = broken.files.lines().count();
         // If files are lost for good, no guess is complete: the guess with the most right files
-        // counts.
+        // counts as the answer.
         for number in 1..=GUESSES_MAX {
             let begun = Instant::now();
             let guess = number.to_string();
@@ -163,7 +163,7 @@ impl Braid {
         command.args(images).output().context("braid")
     }
 
-    /// Copies everything into one image.
+    /// Copies the whole export into one image.
     fn copy(
         &self,
         home: &Path,
@@ -172,7 +172,7 @@ impl Braid {
         at_risk: u64,
         images: &[PathBuf],
     ) -> Result<bool> {
-        // Each guess is another array, with an overlay of its own.
+        // Each guess describes another array, which needs an overlay of its own.
         fs::remove_dir_all(home.join("overlay")).ok();
         let name = story.request.export.map_or_else(String::new, |name| {
             format!("uri=$(echo \"$uri\" | sed 's#///[^?]*#///{name}#'); ")
@@ -235,8 +235,8 @@ fn sums(images: &[PathBuf]) -> Result<Vec<String>> {
     images.iter().map(|path| sha256(path)).collect()
 }
 
-/// Counts files of the copy with their original sums. Before that, it replays the file system's
-/// journal, as a mount would.
+/// Counts files of the copy with their original sums. Before the count, it replays the file
+/// system's journal, as a mount would.
 fn right(home: &Path, files: &str) -> Result<usize> {
     let (copy, tree) = (home.join("copy.img"), home.join("tree"));
     fs::remove_dir_all(&tree).ok();

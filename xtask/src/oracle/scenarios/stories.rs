@@ -1,9 +1,9 @@
 //! The scenarios: md's array, a mishap, and a request to braid and mdadm for its files.
 //!
-//! Each is a short story in shell, with the functions of `words.sh`. braid gets the arguments that
-//! docs/rescue.md gives for the case, and no other knowledge. mdadm gets the advice of its manual
-//! and the usual web pages: first to assemble by force. Second to create the array again with the
-//! defaults, in the order of disks that proves right.
+//! Each scenario is a short story in shell, with the functions of `words.sh`. braid gets the
+//! arguments that docs/rescue.md gives for the case, and no other knowledge. mdadm gets the advice
+//! of its manual and the usual web pages: first to assemble by force. Second to create the array
+//! again with the defaults, in the order of disks that proves right.
 
 use super::super::guest::Ending;
 
@@ -49,7 +49,7 @@ pub(crate) struct Story {
     pub(crate) wiki: &'static str,
     /// The second try's advice, as the table shows it.
     pub(crate) wiki_about: &'static str,
-    /// Whether the scenario is small and kept as text, for the daily tests.
+    /// Whether the scenario is small and kept as a text fixture, for the daily tests.
     pub(crate) is_fixture: bool,
 }
 

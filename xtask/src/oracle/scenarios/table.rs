@@ -47,7 +47,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// The table's text for a try of mdadm's.
+/// The table's text for one of mdadm's tries.
 fn of_mdadm(report: Option<&CaseReport>) -> String {
     let Some(report) = report else { return "not asked".to_owned() };
     if report.succeeded().is_err() {

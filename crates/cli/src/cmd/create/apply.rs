@@ -1,13 +1,13 @@
-//! Carries out the plan, so that a failure half-way leaves things as they were.
+//! Carries out the plan of `create`, so that a failure half-way leaves members as they were.
 //!
 //! ```text
 //!   make files -> save wiped bytes -> wipe -> zero -> superblocks, durable -> read back, assemble
 //!        on any failure: files made here are removed, first and last bytes of others put back
 //! ```
 //!
-//! A signal counts as a failure between two steps. `--zero` cannot be taken back; the operator asks
-//! for it by name. From its first byte on nothing is put back on any member: old superblocks over
-//! zeroes would look like a healthy array that has lost its contents
+//! A signal counts as a failure between two steps. `--zero` cannot be undone; the operator asks for
+//! it by name. Once its first byte is written, nothing is put back on any member: old superblocks
+//! over zeroes would look like a healthy array that has lost its contents
 //! (`tests::a_failure_after_zeroing_began_puts_no_old_superblock_back`).
 
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub(super) struct CreatedArray {
     pub(super) saved: Option<SavedRecord>,
 }
 
-/// The changes that a half-done plan has made. A drop undoes all of them.
+/// The changes that a half-done plan has made. A drop undoes all of these changes.
 struct TakeBack<'a> {
     plan: &'a Plan,
     files: Vec<PathBuf>,
@@ -63,14 +63,14 @@ struct TakeBack<'a> {
 
 impl Drop for TakeBack<'_> {
     fn drop(&mut self) {
-        // This drop acts only after a panic: all other paths have taken everything back and
-        // reported it.
+        // This drop acts only after a panic: all other paths have undone every change and reported
+        // the outcome.
         let _ = self.take_back();
     }
 }
 
 impl TakeBack<'_> {
-    /// Takes everything back, once. Returns members whose old bytes could not be put back.
+    /// Undoes all changes, once. Returns members whose old bytes could not be put back.
     fn take_back(&mut self) -> Vec<&str> {
         if std::mem::replace(&mut self.is_done, true) {
             return Vec::new();
@@ -82,7 +82,7 @@ impl TakeBack<'_> {
         let mut failed = Vec::new();
         for (member, old) in self.plan.members.iter().zip(&self.old) {
             let Source::Existing(existing) = &member.source else { continue };
-            // Without durable writes: a device refuses those after a failed flush.
+            // Not with durable writes: a device refuses durable writes after a failed flush.
             let device = existing.device.as_ref();
             let mut is_back = true;
             for snippet in old {
@@ -96,7 +96,7 @@ impl TakeBack<'_> {
         failed
     }
 
-    /// Takes everything back and adds the outcome to the error.
+    /// Undoes all changes and adds the outcome to the error.
     fn explain(&mut self, mut error: CliError) -> CliError {
         let failed = self.take_back().join(", ");
         let record = self.saved.as_ref().map(|saved| saved.path.display().to_string());
@@ -145,8 +145,8 @@ impl Signals {
     }
 }
 
-/// Carries out the plan, or takes everything back. The error says whether all was taken back, and
-/// where the old superblocks are saved.
+/// Carries out the plan, or undoes all of its changes. The error says whether all changes were
+/// undone, and where the old superblocks are saved.
 pub(super) fn apply(plan: &Plan, globals: &Globals) -> Result<CreatedArray, CliError> {
     let signals = Signals::watch()?;
     let mut back = TakeBack {
@@ -199,7 +199,7 @@ fn apply_steps(
     Ok(CreatedArray { array_uuid, saved: back.saved.clone() })
 }
 
-/// One entry for each member: the new file, or `None` for an existing member.
+/// Makes new member files. Returns an entry for each member: the file, or `None` if it existed.
 fn make_files(
     plan: &Plan,
     made: &mut Vec<PathBuf>,
@@ -227,7 +227,7 @@ fn devices<'a>(plan: &'a Plan, files: &'a [Option<Box<dyn Member>>]) -> Vec<&'a 
     plan.members.iter().zip(files).map(device).collect()
 }
 
-/// The bytes at both ends of each member, and wherever else the plan writes.
+/// The bytes at both ends of each member, and at all other places that the plan writes.
 fn read_old(plan: &Plan, devices: &[&dyn Member]) -> Result<Vec<Vec<Snippet>>, CliError> {
     let members = plan.members.iter().zip(devices).zip(&plan.superblocks);
     let of_member =
@@ -272,7 +272,7 @@ fn save_old(
     });
     let command = plan.args.command_line();
     let zeroes = plan.sync == Sync::Zeroed;
-    // After zeroing, an undo does not help.
+    // Once data areas are zeroed, an undo does not help.
     let mark = if zeroes { Mark::Nothing } else { Mark::Unfinished };
     let planned =
         PlannedCommand { command: &command, array: &plan.wanted.name, zeroes, undoes: None, mark };
@@ -377,8 +377,8 @@ fn wipe(plan: &Plan) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Zeroes the data areas of existing members; new files are zero already. `zeroed` gains each
-/// member before its first byte is written.
+/// Zeroes the data areas of existing members; new files are zero already. A member is added to
+/// `zeroed` before its first byte is written.
 fn zero(
     plan: &Plan,
     globals: &Globals,
@@ -419,7 +419,7 @@ fn zero(
     Ok(())
 }
 
-/// Reads the members back: each must belong to the one array.
+/// Reads the new members back: each must belong to the one new array.
 fn check(
     plan: &Plan,
     devices: &[&dyn Member],

@@ -1,6 +1,6 @@
 //! The members of a new array as they are found: opened, measured and probed, or to be made.
 //!
-//! Opens exclusively, as for writing. Writes nothing and decides nothing about the array.
+//! Opens members exclusively, as for writing. Writes nothing and decides nothing about the array.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub(super) struct Candidate {
     pub(super) source: Source,
 }
 
-/// Opens the members and the journal's device; notes files that are to be made.
+/// Opens the members and the journal's device; notes member files that are to be made.
 pub(super) fn open_all(
     args: &Args,
     wanted: &ArraySpec,
@@ -44,11 +44,11 @@ pub(super) fn open_all(
     Ok(opened)
 }
 
-/// The identity that two names of one thing share.
+/// The identity that two names of one member share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Existing(IdentityKey),
-    /// The folder with links resolved, and the name.
+    /// The folder with links resolved, and the file's name.
     ToMake(PathBuf),
 }
 

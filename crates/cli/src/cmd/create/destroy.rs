@@ -1,6 +1,7 @@
 //! Checks that `--destroy` named everything recognisable on the members.
 //!
-//! [`braid_discovery::contents`] lists the recognisable things and the names that each answers to.
+//! [`braid_discovery::contents`] lists the recognisable things and the names by which `--destroy`
+//! may name each.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,8 +23,8 @@ pub(super) struct NamedThing {
     pub(super) members: Vec<String>,
 }
 
-/// Checks that the names cover every recognised thing and nothing else, and each means one thing.
-/// Returns all things, each under the name that was given.
+/// Checks that the names cover every recognised thing and nothing else, and each name means one
+/// thing. Returns all things, each under the name that the operator gave.
 pub(super) fn check(args: &Args, opened: &[Candidate]) -> Result<Vec<(String, Thing)>, CliError> {
     let things: Vec<Thing> = opened.iter().flat_map(things_on).collect();
     for name in &args.destroy {
@@ -43,7 +44,7 @@ pub(super) fn check(args: &Args, opened: &[Candidate]) -> Result<Vec<(String, Th
 }
 
 /// Splits the named things into those to destroy and those that stay, because they are within the
-/// kept sectors.
+/// sectors that the plan keeps.
 pub(super) fn split(
     named: &[(String, Thing)],
     kept_sectors: &BTreeMap<&str, Range<u64>>,

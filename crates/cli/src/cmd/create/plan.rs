@@ -1,6 +1,6 @@
-//! The plan of `braid create`: every write and its place, decided before the first write.
+//! The plan of `braid create`: every write and its offset, decided before the first write.
 //!
-//! Takes the opened and probed members and judges the shape. Writes nothing.
+//! Planning takes the opened and probed members and judges the shape. It writes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +57,7 @@ pub(super) enum Sync {
     Zeroed,
     /// No client has written anything; parity is computed when a client writes.
     Unwritten,
-    /// Redundancy does not agree yet, and the superblocks say so: a resync is pending.
+    /// Redundancy is not right yet, and the superblocks say so: a resync is pending.
     Pending,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for Sync {
     }
 }
 
-/// mdadm's limit for a lockless bitmap, in sectors.
+/// mdadm's limit for the size of a lockless bitmap, in sectors.
 const LOCKLESS_SECTORS_MAX: u32 = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Consistency {
         }
     }
 
-    /// Where a member with this superblock keeps its parity log, if any.
+    /// The place where a member with this superblock keeps its parity log, if it has one.
     pub(super) fn log_place(self, superblock: &Superblock) -> Option<LogPlace> {
         match self {
             Self::Log(place, _) => Some(LogPlace::Own(place)),
@@ -200,7 +200,7 @@ impl fmt::Display for Consistency {
 pub(super) struct Plan {
     pub(super) wanted: ArraySpec,
     pub(super) geometry: Geometry,
-    /// The members in the order of the command line, without missing ones.
+    /// The members in the order of the command line, without `missing` words.
     pub(super) members: Vec<PlannedMember>,
     /// Slots without a member.
     pub(super) missing: Vec<u16>,
@@ -210,12 +210,12 @@ pub(super) struct Plan {
     pub(super) consistency: Consistency,
     /// The file that holds bitmap and log, if members do not.
     pub(super) bitmap_file: Option<PathBuf>,
-    /// One superblock for each member; they already name the bitmap or the logs.
+    /// One superblock for each member; each already names the bitmap or the logs.
     pub(super) superblocks: Vec<Superblock>,
-    /// Destroyed things, each once.
+    /// Things on members that the plan destroys, each once.
     pub(super) destroyed: Vec<NamedThing>,
-    /// Things named to be destroyed that stay, because they are within the data areas
-    /// (`--assume-clean`).
+    /// Things that the operator named for `--destroy` and that stay, because they are within the
+    /// data areas (`--assume-clean`).
     pub(super) kept: Vec<NamedThing>,
     pub(super) args: Args,
 }
@@ -225,8 +225,8 @@ impl Plan {
         self.consistency.bitmap().map_or(0, |bitmap| BitmapFile::bytes_for(&bitmap))
     }
 
-    /// The sectors of a member on which foreign signatures stay. With `--assume-clean` that is its
-    /// data area, which then holds the contents of an array made again.
+    /// The sectors of a member on which foreign signatures stay. With `--assume-clean` these are
+    /// its data area, which holds the contents of the array that is made again.
     pub(super) fn kept_sectors(&self, member: &PlannedMember) -> Range<u64> {
         match member.is_journal {
             true => 0..0,
@@ -403,7 +403,7 @@ fn places(
         };
         placement(&request).map_err(|error| placement_error(error, opened, data_offset_sectors))
     };
-    // mdadm chooses the data offset for the first member and uses it for all.
+    // mdadm chooses the data offset for the first member and uses this offset for all members.
     let first = roster.slots.iter().position(Option::is_some).expect("checked by the roster");
     let data_offset = place(&opened[first], None, None)?.data_offset_sectors;
     let offset = (wanted.version != Version::V1_0).then_some(data_offset);
@@ -523,7 +523,8 @@ fn sync(
     Ok(Sync::Pending)
 }
 
-/// One superblock for each member. Slots use their number as device number; spares follow.
+/// One superblock for each member. The device number in a slot is the slot's number; spares get the
+/// next numbers.
 fn superblocks(
     (wanted, geometry): (&ArraySpec, &Geometry),
     members: &[PlannedMember],
@@ -536,7 +537,7 @@ fn superblocks(
     for slot in members.iter().filter_map(|member| member.slot) {
         roles[usize::from(slot)] = Role::Active(slot);
     }
-    // The journal's device comes last.
+    // The journal's device has the last role.
     if members.iter().any(|member| member.is_journal) {
         roles.iter_mut().last().into_iter().for_each(|role| *role = Role::Journal);
     }
@@ -581,8 +582,8 @@ fn superblocks(
     Ok(superblocks)
 }
 
-/// Chooses the safest policy that members have room for, unless the operator chose one. The
-/// superblocks then name the bitmap or the logs. All members get the same policy.
+/// Chooses the safest consistency policy that members have room for, unless the operator chose one.
+/// The superblocks then name the bitmap or the logs. All members get the same policy.
 fn consistency(
     args: &Args,
     (wanted, geometry): (&ArraySpec, &Geometry),
@@ -601,14 +602,14 @@ fn consistency(
         return parity_logs(args, superblocks);
     }
     if wanted.consistency == Some(Policy::Journal) {
-        // A random start, so that old blocks on the device never continue the new sequence.
+        // The sequence starts at random: old blocks on the device must never continue it.
         let (sequence, ..) = Uuid::new_v4().as_fields();
         return Ok(Consistency::Journal(sequence));
     }
     let bitmap = bitmap(args, (wanted, geometry), superblocks)?;
     match wanted.consistency {
         Some(Policy::Log) => own_logs(args, superblocks, bitmap.bitmap()),
-        // Parity has a write hole that copies do not have: a crash that leaves one column half
+        // Parity has a write hole that copies do not have: a crash with one column of a stripe half
         // written makes every column of the stripe unsafe.
         None if geometry.level().family() == Family::Stripe => {
             Ok(own_logs(args, superblocks, bitmap.bitmap()).unwrap_or(bitmap))
@@ -752,7 +753,7 @@ fn no_room_for_logs(args: &Args, logs: &str, place: &str) -> CliError {
     error.remedy(Risk::Change, "Instead", better.command_line())
 }
 
-/// The requested bitmap does not fit; it would fit with this many bytes per bit.
+/// The error for a requested bitmap that does not fit; it would fit with this many bytes per bit.
 fn no_room(args: &Args, fitting_bytes: Option<u32>) -> CliError {
     let mut better = args.clone();
     better.bitmap_chunk = fitting_bytes.map(|bytes| format_size_exact(u64::from(bytes)));

@@ -1,4 +1,4 @@
-//! The plan and its result, in words and as JSON.
+//! The plan of `create` and its result, in words and as JSON.
 
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, layout_name};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn body(plan: &Plan, globals: &Globals) -> String {
     text
 }
 
-/// `tank: md array 01234567:... on a, b`.
+/// A named thing in words: `tank: md array 01234567:... on a, b`.
 fn thing_words(thing: &NamedThing) -> String {
     let NamedThing { name, kind, uuid, members } = thing;
     let uuid = uuid.as_ref().filter(|uuid| *uuid != name);
@@ -164,7 +164,7 @@ fn capacity_bytes(plan: &Plan) -> u64 {
     plan.geometry.capacity_sectors() * SECTOR_BYTES
 }
 
-/// Bytes of the members in slots, each at its own size.
+/// Bytes of the members in slots, each with its own size.
 fn raw_bytes(plan: &Plan) -> u64 {
     let active = plan.members.iter().filter(|member| member.slot.is_some());
     active.map(|member| member.size_bytes).fold(0, u64::saturating_add)
@@ -180,7 +180,7 @@ fn capacity_words(plan: &Plan) -> String {
     format!("{usable} usable of {} ({}.{} %)", format_size(raw), permille / 10, permille % 10)
 }
 
-/// Bytes of a member beyond the size of the smallest.
+/// Bytes of a member beyond the size of the smallest member.
 fn unused_bytes(plan: &Plan, member: &PlannedMember) -> u64 {
     if plan.member_size_sectors == 0 || member.is_journal {
         return 0;

@@ -14,10 +14,10 @@ use braid_console::error::CliError;
 use braid_console::error::code::Code;
 use braid_console::output::colour::Paint;
 
-/// The words of an error after which everything is back.
+/// The words of an error after which all old bytes are back.
 const BACK: &str = "old superblocks put back";
 
-/// `Args` as a command line of its own.
+/// `Args` of `create` as a command line of its own.
 #[derive(Debug, Parser)]
 struct Line {
     #[command(flatten)]
@@ -46,8 +46,8 @@ fn old_array() -> (TempDir, Vec<PathBuf>, Vec<Vec<u8>>) {
     (folder, paths, bytes)
 }
 
-/// Plans `words` with a third member that is a new file, breaks the second as `fault` says, and
-/// returns the error and the new file's path.
+/// Plans `words` with a third member that is a new file, and breaks the second member as `fault`
+/// says. Returns the error and the new file's path.
 #[track_caller]
 fn fails(folder: &TempDir, paths: &[PathBuf], words: &str, fault: Fault) -> (CliError, PathBuf) {
     let new_file = folder.path().join("c");
@@ -67,7 +67,7 @@ fn fails(folder: &TempDir, paths: &[PathBuf], words: &str, fault: Fault) -> (Cli
     (error, new_file)
 }
 
-/// The failure leaves every byte as it was, and the error says so and where the copy is.
+/// Checks that a failure leaves every byte as it was; the error says so and where the copy is.
 #[track_caller]
 fn failure_is_undone(words: &str, fault: Fault, outcome: &str) {
     let (folder, paths, before) = old_array();
@@ -83,7 +83,7 @@ fn failure_is_undone(words: &str, fault: Fault, outcome: &str) {
 
 #[test]
 fn a_superblock_that_cannot_be_written_undoes_the_others() {
-    // The old superblock is at 4 KiB, so the first write to byte 0 is the new one.
+    // The old superblock is at 4 KiB, so the first write to byte 0 is the new superblock.
     failure_is_undone("-l 5 --metadata 1.1", Fault::on(Operation::Write, 0..512).times(1), BACK);
 }
 

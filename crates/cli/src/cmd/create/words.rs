@@ -1,4 +1,4 @@
-//! Turns the words of the command line into numbers, or into an error that lists the valid ones.
+//! Turns words of the `create` command line into numbers, or into an error with the valid words.
 
 use braid_geometry::{
     Family, GeometryError, Level, SECTOR_BYTES, default_layout, layout_name, parse_layout,
@@ -14,12 +14,12 @@ use braid_discovery::policy::{BITMAP_CHUNK_WORDS, Policy, bitmap_chunk};
 
 /// mdadm's default chunk.
 const CHUNK_SECTORS_DEFAULT: u32 = 1024;
-/// Sectors of a page; a chunk is a multiple of it.
+/// Sectors of a page; a chunk is a multiple of a page.
 const CHUNK_SECTORS_UNIT: u64 = 8;
-/// Bytes that md keeps for a name, less the zero at the end.
+/// Bytes that md keeps for an array's name, less the zero at the end.
 const NAME_BYTES_MAX: usize = 31;
 const LEVEL_WORDS: [&str; 7] = ["linear", "0", "1", "4", "5", "6", "10"];
-/// Layout numbers of raid0, 5 and 6 are below this one.
+/// Layout numbers of raid0, 5 and 6 are below this number.
 const LAYOUT_NUMBERS_END: u32 = 32;
 
 /// The array that the command line describes.
@@ -28,12 +28,12 @@ pub(super) struct ArraySpec {
     pub(super) name: String,
     pub(super) level: Level,
     pub(super) layout: u32,
-    /// 0 if the level has no chunks.
+    /// Sectors of a chunk; 0 if the level has no chunks.
     pub(super) chunk_sectors: u32,
     pub(super) version: Version,
-    /// Size of members that are to be made.
+    /// Size of member files that are to be made.
     pub(super) member_bytes: Option<u64>,
-    /// The requested policy; for a bitmap with the requested bytes per bit.
+    /// The requested consistency policy; for a bitmap with the requested bytes per bit.
     pub(super) consistency: Option<Policy>,
     pub(super) bitmap_chunk_bytes: Option<u32>,
 }
@@ -98,7 +98,7 @@ fn level(args: &Args) -> Result<Level, CliError> {
     })
 }
 
-/// The level with the nearest number, or the word with fewest changes.
+/// The level with the nearest number, or else the level word with the fewest changes.
 fn nearest_level(word: &str) -> &'static str {
     let digits: String = word.chars().filter(char::is_ascii_digit).collect();
     let number = digits.parse::<i64>().ok();

@@ -1,13 +1,12 @@
 //! Four clients that write and read random places at once, each comparing its reads with a copy in
 //! memory.
-//!
 //! ```text
 //!   array    [ image | region 0 ........ | region 1 ........ | ... ]
 //!   client i writes only region i, so it knows every byte of it at any time
 //! ```
 //!
-//! Offsets and lengths are in bytes: most requests begin and end within a sector, many span chunks,
-//! some whole stripes. Each client draws them from a fixed seed.
+//! Offsets and lengths of requests are in bytes: most requests begin and end within a sector, many
+//! span chunks, some whole stripes. Each client draws its requests from a fixed seed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +23,7 @@ use braid_console::error::CliError;
 
 /// Longest silence of the server. A lost member is noticed in half a second on an idle machine.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Clients at once.
+/// The number of clients that run at once.
 pub(super) const CLIENTS: usize = 4;
 /// Longest request, as a power of two of bytes: more than a stripe of 4 data chunks of 64 KiB.
 const LENGTH_SHIFT_MAX: u32 = 19;
@@ -47,7 +46,7 @@ pub(super) struct Count {
 #[derive(Default)]
 struct Shared {
     must_end: AtomicBool,
-    /// The count that requests go to: 0 before the loss of members, 1 from it on.
+    /// The index of the count for requests: 0 before the loss of members, 1 from the loss on.
     part: AtomicUsize,
     counts: [Mutex<Count>; 2],
 }
@@ -59,7 +58,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Starts a client for each region. The regions read as zeroes.
+    /// Starts a client for each region. The regions must read as zeroes.
     pub(super) fn start(socket: &Path, regions: Vec<Region>) -> Result<Self, CliError> {
         let mut load = Self { shared: Arc::default(), clients: Vec::new() };
         for (seed, mut region) in (1..).zip(regions) {
@@ -67,7 +66,7 @@ impl Load {
             let shared = Arc::clone(&load.shared);
             load.clients.push(thread::spawn(move || {
                 let outcome = work(&mut client, &mut region, &shared, Rng::with_seed(seed));
-                // If this client has failed, the other clients need not go on.
+                // If this client has failed, the other clients need not continue.
                 shared.must_end.fetch_or(outcome.is_err(), Ordering::Relaxed);
                 outcome.map(|()| region)
             }));
@@ -75,7 +74,7 @@ impl Load {
         Ok(load)
     }
 
-    /// From now on requests go to the second count.
+    /// Switches the clients to the second count, for requests after the loss of members.
     pub(super) fn next_part(&self) {
         self.shared.part.store(1, Ordering::Relaxed);
     }
@@ -147,7 +146,7 @@ fn work(
     client.flush().map_err(in_client("flush"))
 }
 
-/// Fails with the first byte that differs.
+/// Fails with the first byte that differs between `expected` and `got`.
 pub(super) fn compare(offset: u64, expected: &[u8], got: &[u8]) -> Result<(), CliError> {
     let pairs = || expected.iter().zip(got);
     let Some(at) = pairs().position(|(expected, got)| expected != got) else { return Ok(()) };
@@ -159,7 +158,7 @@ pub(super) fn compare(offset: u64, expected: &[u8], got: &[u8]) -> Result<(), Cl
     Err(failed(what).because(why).because(more))
 }
 
-/// Turns an error of a client into one of the demo: a healthy disk would not have refused.
+/// Turns a client's error into the demo's: a healthy disk would not have refused the request.
 pub(super) fn in_client(request: &'static str) -> impl Fn(ClientError) -> CliError {
     move |error| failed(format!("a client met an error ({request})")).caused_by(&error)
 }

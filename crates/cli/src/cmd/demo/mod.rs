@@ -6,7 +6,7 @@
 //! program, no root and no kernel module.
 //!
 //! Invariants (`tests/demo.rs`):
-//! - a check that fails is the error B082, and the folder stays for a look;
+//! - a check that fails is the error B082, and the demo's folder stays for a look;
 //! - otherwise the demo leaves no process and, without `--keep`, no file.
 
 mod load;
@@ -80,7 +80,7 @@ fn members_of(folder: &Path) -> String {
     format!("{}/disk*", shell_word(&folder.to_string_lossy()))
 }
 
-/// Three commands to go on with: for the members that were kept, or for new ones right here.
+/// Three commands to continue with: for the kept members, or for new members right here.
 fn next(kept: Option<&Path>) -> [(&'static str, String); 3] {
     let program = std::env::args_os().next().unwrap_or_else(|| "braid".into());
     let program = shell_word(&program.to_string_lossy()).into_owned();

@@ -1,7 +1,7 @@
 //! Runs this program as an operator would: commands that end, and a running `braid serve` whose
 //! events the demo reads.
 //!
-//! A server is killed when its owner leaves scope, so that an error leaves no process behind.
+//! A `braid serve` is killed when its owner leaves scope: an error leaves no process behind.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ use braid_console::signals::flag_ending;
 
 /// Longest wait for an event of the server; half a second is normal.
 const EVENT_WAIT_MAX: Duration = Duration::from_secs(30);
-/// Time between two looks at whether a signal has come.
+/// Time between two checks for a signal.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether a signal asked the demo to end.
@@ -28,7 +28,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Takes the signals over: from now on they end nothing by themselves.
+    /// Handles the ending signals: they set a flag, and no longer end the process by themselves.
     pub(super) fn new() -> std::io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         flag_ending(&flag)?;
@@ -59,12 +59,12 @@ impl Interrupt {
     }
 }
 
-/// The error for a check that did not hold.
+/// The error for a check of the demo that failed.
 pub(super) fn failed(what: impl Into<String>) -> CliError {
     CliError::new(Code::VerifyFailed, what)
 }
 
-/// A process that cannot be started, watched or ended.
+/// The error for a process that cannot be started, watched or ended.
 pub(super) fn system(what: impl Into<String>, error: &std::io::Error) -> CliError {
     CliError::new(Code::CommandFailed, what).caused_by(error)
 }
@@ -123,7 +123,7 @@ impl Serve {
         let mut child = child.map_err(|error| system("`braid serve` did not start", &error))?;
         let output = child.stdout.take().expect("standard output is a pipe");
         let (sender, lines) = channel();
-        // The thread ends with the child, whose end of the pipe it reads.
+        // The thread ends with the child, since it reads the child's standard output.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
@@ -176,7 +176,7 @@ impl Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // Kill and wait do nothing to a child that has ended and was waited for.
+        // Kill and wait do nothing to a child that has ended and whose status was taken.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! The output of the demo: a line for each step, and three commands; or the same as JSON,
-//! one object for each step and one at the end.
+//! The output of the demo: a line for each step, and three commands at the end; or JSON with one
+//! object for each step and one at the end.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use braid_console::output::printable::printable;
 
 const STEPS: usize = 7;
 
-/// The report, as far as it has come.
+/// The report of the demo, as far as it has come.
 pub(super) struct Report {
     json: bool,
     paint: Paint,
-    /// The step that runs, from 1 on.
+    /// The number of the running step, from 1 on.
     step: usize,
     steps_done: usize,
     name: &'static str,
@@ -56,7 +56,7 @@ impl Report {
         self.step_start = Instant::now();
     }
 
-    /// Ends a step: `command` is empty if there is none to type.
+    /// Ends a step of the demo: `command` is empty if the step has none to type.
     pub(super) fn end(&mut self, command: &str, shown: &str, facts: Value) {
         let time = self.step_start.elapsed();
         self.steps_done = self.step;
@@ -85,7 +85,7 @@ impl Report {
         outln!("  {}/{STEPS}  {name} {time:>6}  {command}{}", self.step, printable(shown));
     }
 
-    /// Prints the counts of `braid serve`, and commands to go on with.
+    /// Prints the counts of `braid serve`, and commands for the operator to continue with.
     pub(super) fn summary(&self, next: &[(&str, String)]) {
         let time = self.start.elapsed();
         if self.json {
@@ -110,7 +110,7 @@ impl Report {
     }
 }
 
-/// Seconds to the millisecond.
+/// A duration in seconds, rounded to the millisecond.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }

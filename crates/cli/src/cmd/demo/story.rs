@@ -26,20 +26,20 @@ use super::report::Report;
 use braid_console::error::CliError;
 use braid_console::output::size::{format_size, format_size_exact};
 
-/// Members of the array.
+/// The number of members of the demo's array.
 const MEMBERS: usize = 6;
-/// Slots of the members that are lost.
+/// Slots of the members that the demo loses.
 const LOST: [usize; 2] = [1, 4];
-/// The image that is copied in, in bytes.
+/// The size of the image that is copied in, in bytes.
 const IMAGE_BYTES: usize = 16 << 20;
 /// Longest run of data or of zeroes in the image, in bytes: several chunks.
 const RUN_BYTES_MAX: usize = 1 << 20;
-/// The byte that fills the image's place first, so that the WRITE_ZEROES after it have something to
-/// clear.
+/// The byte that fills the image's range first, so that the WRITE_ZEROES of the image have
+/// something to clear.
 const FILLING: u8 = 0xa5;
 /// Longest region of a client, in bytes; its content is kept in memory.
 const REGION_BYTES_MAX: u64 = 16 << 20;
-/// Time under load before the first member is lost, and again after the second.
+/// Time under load before the first member is lost, and again after the second member is lost.
 const LOAD_TIME: Duration = Duration::from_millis(1200);
 /// Time under load between the two losses.
 const LOAD_BETWEEN: Duration = Duration::from_millis(300);
@@ -105,7 +105,7 @@ impl<'a> Story<'a> {
         Ok(serve)
     }
 
-    /// Writes runs of random data and of zeroes in turn.
+    /// Writes the image: runs of random data and of zeroes in turn.
     fn copy_in(&mut self) -> Result<(), CliError> {
         self.report.begin("copy in");
         let mut client = connect(&self.socket())?;
@@ -236,7 +236,7 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    /// Reads the image and all regions over a connection of its own, and compares them.
+    /// Reads the image and all regions over a new connection, and compares their content.
     fn check_all(&self) -> Result<u64, CliError> {
         let mut client = connect(&self.socket())?;
         let regions = self.regions.iter().map(|region| (region.offset, &region.content));
@@ -275,7 +275,7 @@ impl<'a> Story<'a> {
         self.folder.join("kept").join(format!("disk{slot}"))
     }
 
-    /// A command line of `braid`: the demo's state folder, `words`, the members.
+    /// A command line of `braid`: the demo's state folder, then `words`, then the members.
     fn words(&self, words: &[&str]) -> Vec<String> {
         let state = self.folder.join("state").to_string_lossy().into_owned();
         let words = ["--state-dir", &state, "--json"].into_iter().chain(words.iter().copied());

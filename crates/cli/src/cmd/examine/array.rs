@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use braid_console::output::size::format_size;
 use braid_discovery::refusal::tolerance_words;
 
-/// `clean`, or those of `reshaping`, `dirty` and `degraded` that hold.
+/// The array's state: `clean`, or those of `reshaping`, `dirty` and `degraded` that hold.
 pub(super) fn state(array: &AssembledArray) -> String {
     let holds = [
         (array.reshape.is_some(), "reshaping"),
@@ -20,7 +20,7 @@ pub(super) fn state(array: &AssembledArray) -> String {
     if words.is_empty() { "clean".to_owned() } else { words.join(", ") }
 }
 
-/// Bytes that clients see; during a reshape those that exist in both shapes.
+/// Bytes of the array that clients see; during a reshape the bytes that exist in both shapes.
 fn capacity_bytes(array: &AssembledArray) -> u64 {
     let shapes = array.reshape.iter().flat_map(|reshape| [&reshape.before, &reshape.after]);
     let of_shapes = shapes.filter_map(|shape| Geometry::new(shape).ok());

@@ -1,7 +1,7 @@
 //! One superblock, field by field: in words, and as JSON.
 //!
-//! The order follows an operator's questions: the array, its shape, the member's part of it, the
-//! state at its stop, and the member's other contents.
+//! The order of the fields follows an operator's questions: the array, its shape, the member's part
+//! of the array, the state at the array's stop, and the member's other contents.
 
 use braid_assembly::ProbedMember;
 use braid_geometry::{Family, Geometry, Level, SECTOR_BYTES, Shape, layout_name};
@@ -15,7 +15,7 @@ use braid_console::output::size::{format_size, format_size_exact};
 use braid_console::output::utc::format_utc;
 use braid_discovery::status::words::byte_order_words;
 
-/// The text prints this many bad ranges; JSON has all.
+/// The text prints this many bad ranges; JSON has all bad ranges.
 const BAD_RANGES_SHOWN: usize = 8;
 
 /// A heading and its words.
@@ -60,7 +60,7 @@ pub(super) fn lines(superblock: &Superblock) -> Vec<Line> {
     lines
 }
 
-/// Lines that appear only if the superblock has the feature.
+/// Lines for features, shown only if the superblock has the feature.
 fn optional(superblock: &Superblock) -> Vec<Line> {
     let (device, state) = (&superblock.device, &superblock.state);
     let mut lines = Vec::new();
@@ -138,7 +138,7 @@ fn parity_log_words(log: &Result<PplLog, PplLogError>) -> String {
     }
 }
 
-/// braid's own log in words, and whether this member's superblock says that it counts.
+/// braid's own log in words, and whether this member's superblock makes the log count.
 fn own_log_words(member: &ProbedMember, own: &OwnLog) -> String {
     let place = match &own.place {
         Err(error) => return format!("cannot be used: {error}"),
@@ -249,12 +249,12 @@ pub(super) fn marks_json(counts: &MarkCounts) -> Value {
     Value::Object(all.collect())
 }
 
-/// The mode of a journal, if its records show it.
+/// The mode of a write journal, if the journal's records show it.
 pub(super) fn journal_mode(log: &JournalLog) -> Option<&'static str> {
     log.is_write_back.then_some("write-back")
 }
 
-/// How full a journal is, and which blocks it holds.
+/// The fill of a write journal in words, and the blocks that it holds.
 fn journal_words(log: &JournalLog) -> String {
     let (used, ring) = (log.used_sectors(), log.area.ring_sectors);
     format!(
@@ -283,7 +283,7 @@ fn shape(superblock: &Superblock) -> String {
     parts.join(", ")
 }
 
-/// The layout's name; raid0 states it only with its feature bit.
+/// The layout's name; a raid0 superblock states the layout only with its feature bit.
 fn layout(superblock: &Superblock) -> Option<String> {
     let array = &superblock.array;
     let is_said = superblock.state.features.contains(Features::RAID0_LAYOUT);
@@ -291,7 +291,7 @@ fn layout(superblock: &Superblock) -> Option<String> {
     layout_name(array.level, number)
 }
 
-/// Sectors of the array, if one member is enough to know.
+/// Sectors of the array, if one member's superblock is enough to compute them.
 fn capacity_sectors(superblock: &Superblock) -> Option<u64> {
     let array = &superblock.array;
     let slots = u16::try_from(array.raid_slots).ok()?;

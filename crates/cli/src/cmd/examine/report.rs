@@ -1,4 +1,4 @@
-//! The findings as text and as one JSON object.
+//! The findings of `braid examine` as text and as one JSON object.
 
 use braid_assembly::{GivenBitmapFile, MemberVerdict, ProbedMember, Verdict};
 use braid_ondisk::{BadBlockLog, Bitmap, LogHome, PplLog, PplLogError, format_uuid};
@@ -11,7 +11,7 @@ use braid_console::output::printable::printable;
 use braid_console::output::size::format_size;
 use braid_console::output::table::{Align, Table};
 
-/// Each member, the verdicts, and the array or why there is none.
+/// The text: each member, the verdicts, and the array or the reason why there is none.
 pub(super) fn to_text(findings: &Findings, paint: Paint) -> String {
     let mut text = String::new();
     for look in &findings.examined {
@@ -140,7 +140,7 @@ fn verdict_table(findings: &Findings) -> String {
     table.render("")
 }
 
-/// Every member with its verdict, or with the error because of which it has none.
+/// Every examined member with its verdict, or with the error because of which it has no verdict.
 fn judged(findings: &Findings) -> Vec<(&str, Result<&MemberVerdict, &CliError>)> {
     let mut verdicts = findings.assembly.verdicts.iter();
     let judge = |look| match look {

@@ -1,4 +1,4 @@
-//! The copy loop: reads and writes as planned; now and then makes image and map durable.
+//! The copy loop: reads and writes as the plan says; now and then makes image and map durable.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use braid_console::error::{CliError, Risk};
 use braid_discovery::maps;
 use braid_discovery::probe::io_error;
 
-/// The map is written this often: a crash loses no more reads than those since.
+/// The map is written at this interval: a crash loses no more reads than those of one interval.
 const NOTED_EVERY: Duration = Duration::from_secs(10);
-/// After this many failing reads in a row, the command checks that the disk is still there.
+/// After this many failing reads in a row, the command checks whether the whole disk has failed.
 const FAILING_MAX: usize = 16;
 const SECTOR_BYTES: usize = 512;
 /// Runs of this many zero bytes become holes of the image.
@@ -52,7 +52,7 @@ impl CopyRun<'_> {
         let mut noted = Instant::now();
         // Failing ranges since the last good read.
         let mut failing = Vec::new();
-        // If the map cannot be written, reading is pointless.
+        // If the map cannot be written, reading the disk is pointless, so the map is written first.
         self.note(&plan)?;
         let ended = loop {
             if self.ends.load(Ordering::Relaxed) {
@@ -76,7 +76,7 @@ impl CopyRun<'_> {
                 }
             };
             if is_read && let Err(error) = self.write(bytes, request.range.start) {
-                // The map written before is durable; ranges read since are read again next time.
+                // The last written map is durable; ranges read since then are read again next time.
                 return Err(io_error(
                     &self.image.identity().path.display().to_string(),
                     "writing",
@@ -107,7 +107,7 @@ impl CopyRun<'_> {
         Ok((plan.map().clone(), ended))
     }
 
-    /// Whether reads fail at places that succeeded before: cable, bus or whole disk failed.
+    /// Whether reads fail at places that were read before: then cable, bus or whole disk failed.
     fn is_gone(&self, plan: &Plan) -> bool {
         let identity = self.source.identity();
         let number = identity.device.filter(|_| identity.kind == MemberKind::BlockDevice);
@@ -120,7 +120,7 @@ impl CopyRun<'_> {
         });
         let done: Vec<_> = plan.map().of(State::Done).collect();
         let mut sector = Payload::zeroed(SECTOR_BYTES);
-        // Places read long ago, because the page cache may still hold recent ones.
+        // The tried places were read long ago, because the page cache may still hold recent ones.
         let mut places = [0, done.len() / 2].into_iter().filter_map(|index| done.get(index));
         let fails =
             |range: &std::ops::Range<u64>| self.source.read_at(&mut sector, range.start).is_err();
@@ -142,7 +142,7 @@ impl CopyRun<'_> {
             .remedy(Risk::Look, "See what the kernel says", "dmesg | tail")
     }
 
-    /// Writes the bytes that are not zero. The rest must read as zeroes, and a new file does.
+    /// Writes the bytes that are not zero. All other bytes must read as zeroes, as in a new file.
     fn write(&self, bytes: &[u8], at: u64) -> Result<(), MemberError> {
         let is_zero = |piece: &[u8]| piece.iter().all(|byte| *byte == 0);
         let mut start = 0;
@@ -162,7 +162,7 @@ impl CopyRun<'_> {
         Ok(())
     }
 
-    /// Makes the image durable, then writes the map.
+    /// Makes the image durable, then writes the plan's map.
     fn note(&self, plan: &Plan) -> Result<(), CliError> {
         let flushed = self.image.flush();
         flushed.map_err(|error| {

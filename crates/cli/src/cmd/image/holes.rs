@@ -1,6 +1,6 @@
 //! Holes of a sparse file: the file system lists them, so no read is needed.
 //!
-//! Block devices have no holes and are not asked. Short holes are skipped, to keep the map short.
+//! Block devices are not searched, as they have no holes. The map stays short without short holes.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +12,7 @@ use rustix::fs::{SeekFrom, seek};
 
 use braid_console::regular;
 
-/// The long holes of a file of this size, in order; none if the file system cannot tell.
+/// The long holes of a file of this size, in order; none if the file system cannot report holes.
 fn holes(path: &Path, size_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let file = regular::open(path).ok();
     let mut at = 0;

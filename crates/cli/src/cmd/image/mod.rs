@@ -8,7 +8,7 @@
 //! The copy writes `IMAGE.map` after the read sectors are durable.
 //!
 //! The copy can be stopped at any moment and resumed. The map has ddrescue's format: ddrescue can
-//! resume from it, and braid from one of ddrescue's. `braid rescue --fill` computes unreadable
+//! resume from braid's map, and braid from ddrescue's. `braid rescue --fill` computes unreadable
 //! sectors from the other members.
 //!
 //! Invariants:
@@ -47,7 +47,7 @@ use copy_run::{CopyEnd, CopyRun};
 
 /// Places at which a resumed copy is compared with the disk.
 const SAMPLES: u64 = 64;
-/// Bytes that are compared at each place.
+/// Bytes that are compared with the disk at each place.
 const SAMPLE_BYTES: usize = 4096;
 
 #[derive(Debug, clap::Args)]
@@ -68,7 +68,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let source = open_member(&args.source, Access::ReadOnly)?;
-    // The page cache would read ahead into bad places. Without direct I/O the copy still works.
+    // The page cache would read ahead into bad sectors. Without direct I/O the copy still works.
     let _ = source.go_direct();
     let map_path = args.map.clone().unwrap_or_else(|| maps::beside(&args.image));
     let (image, mut map) = image(args, source.as_ref(), &map_path)?;
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     Ok(told(args, &map_path, (&map, ended), globals))
 }
 
-/// Opens the copy and its map as an earlier run left them, or makes both.
+/// Opens the copy and its map as an earlier run left them, or makes both if there was none.
 fn image(
     args: &Args,
     source: &dyn Member,
@@ -139,7 +139,7 @@ fn image(
                 let why = format!("no map {} lists its copied parts", map_path.display());
                 return Err(refused("the file exists already", why));
             };
-            // ddrescue lets a copy grow, so a killed run may have left it short.
+            // ddrescue lets a copy grow, so a killed run may have left the copy short.
             let is_shorter = there.len() < size_bytes
                 && map.of(State::Done).next_back().is_none_or(|done| done.end <= there.len());
             if is_shorter {
@@ -167,8 +167,8 @@ fn image(
     }
 }
 
-/// A place where the copy differs from the disk. Disks change their names when they come back.
-/// Nearly all disks differ at their ends, where superblocks lie.
+/// A place where the copy differs from the disk. Disks may have another name when they reappear.
+/// Nearly all disks differ at their ends, where superblocks are.
 fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
     let mut of_disk = Payload::zeroed(SAMPLE_BYTES);
     let mut of_copy = Payload::zeroed(SAMPLE_BYTES);
@@ -182,7 +182,7 @@ fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
             (start + sample <= done.end).then_some(start)
         };
         let Some(start) = map.of(State::Done).find_map(start_in) else { continue };
-        // A read error now proves nothing.
+        // A read error at a sampled place proves nothing about the disk's identity.
         if source.read_at(&mut of_disk, start).is_ok()
             && image.read_at(&mut of_copy, start).is_ok()
             && of_disk[..] != of_copy[..]
@@ -193,7 +193,7 @@ fn differs(source: &dyn Member, image: &dyn Member, map: &Map) -> Option<u64> {
     None
 }
 
-/// A free file name in the folder of a taken one.
+/// A free file name in the folder of a file name that is taken.
 fn free_name(path: &Path) -> PathBuf {
     let name = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -255,7 +255,7 @@ fn told(args: &Args, map_path: &Path, (map, ended): (&Map, CopyEnd), globals: &G
                     outln!("  {untried} were not tried: the disk fails in too many places");
                 }
                 outln!("  ask the disk again:                   {}", again(" --retries 3"));
-                // A map elsewhere must be named, or the copy counts as complete.
+                // A map not next to the copy must be named, or the copy counts as complete.
                 let named = args.map.as_ref().map(|map| {
                     let named = format!("{}={}", args.image.display(), map.display());
                     format!(" --map {}", printable(&shell_word(&named)))

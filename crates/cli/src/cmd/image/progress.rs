@@ -9,10 +9,10 @@ use braid_console::Globals;
 use braid_console::output::size::format_size;
 
 const EVERY: Duration = Duration::from_millis(500);
-/// The rate is averaged over this time.
+/// The copy's rate is averaged over this time.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// A line that is overwritten in place.
+/// A progress line on the terminal that is overwritten in place.
 pub(super) struct Progress {
     is_shown: bool,
     shown: Instant,
@@ -44,7 +44,7 @@ impl Progress {
             self.window = (Instant::now(), done);
         }
         let line = line(plan, self.rate.unwrap_or(0));
-        // A failed write does not matter.
+        // A failed write of the progress line does not matter.
         let _ = write!(std::io::stderr(), "\r{line}\x1b[K");
     }
 
@@ -73,7 +73,7 @@ fn line(plan: &Plan, bytes_per_second: u64) -> String {
         format!("{} of {}", format_size(done), format_size(size)),
         format!("{}/s", format_size(bytes_per_second)),
     ];
-    // After the first passes the progress counts places, not bytes.
+    // The time left is shown only for the copy passes; later passes count places, not bytes.
     if matches!(plan.step(), Step::Copy(_))
         && let Some(left) = map.bytes(State::Untried).checked_div(bytes_per_second)
     {

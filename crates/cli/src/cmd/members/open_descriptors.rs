@@ -1,8 +1,8 @@
 //! Opens devices and passes their descriptors to a confined server, which may open nothing.
 //!
-//! A device that cannot be opened is not passed. It may be a failed member that the server still
-//! has open and opens again by itself. Otherwise the server refuses the device, and the error
-//! printed is why it could not be opened here.
+//! A device that cannot be opened is not passed. The device may be a failed member that the server
+//! still has open and opens again by itself. Otherwise the server refuses the device, and the
+//! printed error says why this command could not open it.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -15,13 +15,13 @@ use braid_member::IdentityKey;
 use braid_console::error::CliError;
 use braid_discovery::probe::open_error;
 
-/// Descriptors that go with a request.
+/// Descriptors of devices that are sent with a request.
 #[derive(Debug, Default)]
 pub(super) struct OpenDescriptors {
     pub(super) descriptors: Vec<OwnedFd>,
     /// Number of descriptors of each device.
     pub(super) counts: Vec<u16>,
-    /// Why the first device could not be opened.
+    /// The reason why the first unopened device could not be opened.
     pub(super) why: Option<CliError>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn open_all(wanted: &MembersWanted) -> OpenDescriptors {
     for (device, is_opened) in members.chain(with) {
         let path = Path::new(device);
         let key = braid_member::key_at(path).filter(|_| is_opened);
-        // The server reports a device named twice; opening it twice would meet the first lock.
+        // The server reports a device named twice; a second open would meet the first open's lock.
         let same = key.and_then(|key| before.iter().find(|(other, _)| *other == key));
         let again = same.map(|(_, one): &(_, Range<usize>)| {
             handed.descriptors[one.clone()].iter().map(OwnedFd::try_clone).collect()

@@ -54,7 +54,7 @@ pub(crate) fn serve_options() -> Vec<ServeOption> {
     serve.get_arguments().filter_map(option).collect()
 }
 
-/// The arguments, merged with the chosen file's.
+/// The arguments of `serve`, merged with the options of the chosen configuration file.
 pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> {
     let Some(name) = &args.config_file.name else { return Ok(args) };
     let folder = args.config_file.config_dir.clone().unwrap_or_else(config::folder);
@@ -62,13 +62,13 @@ pub(super) fn resolved(args: Args, globals: &Globals) -> Result<Args, CliError> 
     config::check_own(&config)?;
     let given: Vec<OsString> = std::env::args_os().collect();
     let line = with_options(&given, &config, args.array.is_some());
-    // Option errors are reported before waiting for members.
+    // Errors in options are reported before the wait for members.
     let mut args = parsed(&line, &config)?;
     args.members.extend(config::members::members(&config, &globals.state_dir)?);
     Ok(args)
 }
 
-/// Refuses the name of an array where members belong.
+/// Refuses an array's name among the members.
 pub(super) fn check_words(members: &[PathBuf]) -> Result<(), CliError> {
     let is_missing = |path: &Path| {
         let there = std::fs::symlink_metadata(path);

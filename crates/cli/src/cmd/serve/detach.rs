@@ -7,13 +7,13 @@
 //!          └─ it has ended: the same, and its own exit status
 //! ```
 //!
-//! The server has a session of its own, and its output goes to LOG. It reports READY=1 as for
-//! systemd (`braid_events::service`).
+//! The server has a session of its own, and its output goes to LOG. The server reports READY=1 as
+//! for systemd (`braid_events::service`).
 //!
-//! The log is `NAME.log` in the runtime folder (`UUID.log` while another server has that). The
-//! server appends to it and keeps it locked; `braid status` names it.
+//! The log is `NAME.log` in the runtime folder (`UUID.log` while another server has that name's
+//! log). The server appends to the log and keeps it locked; `braid status` names the log.
 //!
-//! It does not watch the server or restart it. A service manager does.
+//! The command does not watch the server or restart it. A service manager does.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -37,7 +37,7 @@ use braid_discovery::devices;
 use braid_discovery::ready::served_name;
 use braid_server::own_folder;
 
-/// Interval of checking for the server's end.
+/// Interval of checking whether the server has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Length of the buffer for a message to the service manager: longer than any message.
@@ -79,7 +79,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut command = Command::new(own_program().map_err(failed)?);
     command.args(words).env("NOTIFY_SOCKET", &socket).stdin(Stdio::null());
     command.stdout(log.try_clone().map_err(failed)?).stderr(log.try_clone().map_err(failed)?);
-    // The server gets the umask of the caller; braid's own is stricter.
+    // The server gets the umask of braid's caller; braid's own umask is stricter.
     let own = umask(globals.umask);
     let child = command.spawn();
     umask(own);
@@ -87,7 +87,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
     let mut said = String::new();
     log.seek(SeekFrom::Start(begin)).and_then(|_| log.read_to_string(&mut said)).map_err(failed)?;
     match ended {
-        // If the server serves several arrays, some output may arrive only after it is ready.
+        // If the server serves several arrays, some output may arrive only after READY=1.
         StartOutcome::Ready(status) if said.is_empty() && !globals.json => {
             outln!("{}", printable(&status));
             Ok(Exit::Done)
@@ -98,7 +98,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
         }
         StartOutcome::With(code) => {
             if begin == 0 {
-                // The file's content is printed here, so the file is no longer needed.
+                // The log's content is printed below, so the file is no longer needed.
                 let _ = std::fs::remove_file(&path);
             }
             if globals.json {
@@ -106,7 +106,7 @@ pub(super) fn start(args: &Args, globals: &Globals) -> Result<Exit, CliError> {
             } else {
                 err!("{said}");
             }
-            // `exit` runs no destructors, so flush first.
+            // `exit` runs no destructors, so standard output is flushed first.
             braid_console::output::stdout::flush();
             std::process::exit(code)
         }
@@ -120,7 +120,7 @@ enum StartOutcome {
     With(i32),
 }
 
-/// Waits until the server is ready, or for its exit status.
+/// Waits until the server is ready or has ended; returns its status or its exit code.
 fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<StartOutcome> {
     let mut words = [0; WORDS_BYTES_MAX];
     loop {
@@ -140,7 +140,7 @@ fn wait(child: &mut Child, ready: &UnixDatagram) -> std::io::Result<StartOutcome
     }
 }
 
-/// Opens and locks the log, at its end.
+/// Opens and locks the server's log.
 fn log(args: &Args, folder: &Path) -> std::io::Result<(PathBuf, File)> {
     let member = args.members.iter().find_map(|path| devices::look_at(path));
     let uuid = member.as_ref().map(devices::MemberDevice::uuid);

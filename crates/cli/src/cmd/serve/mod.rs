@@ -230,7 +230,7 @@ pub(crate) fn run(args: Args, globals: &Globals) -> Result<Exit, CliError> {
     let args = config_file::resolved(args, globals)?;
     config_file::check_words(&args.members)?;
     let config = args.config()?;
-    // A confined server opens no other files, so the copy comes first.
+    // A confined server opens no other files, so the window's copy is made before.
     if !args.read_only && !args.all && args.store.is_none() {
         keep_window(&args.window(), globals)?;
     }

@@ -1,5 +1,5 @@
-//! Settings in the words of `braid set`, as options of `serve`: each group is a heading in the
-//! help.
+//! Options of `serve` for the settings of `braid set`, under the same words: each group is a
+//! heading in the help.
 
 use braid_server::SettingWords;
 
@@ -165,7 +165,7 @@ pub(crate) struct SettingArgs {
 }
 
 impl SettingArgs {
-    /// The given options, by their keys.
+    /// The settings given as options, by their keys.
     pub(crate) fn words(&self) -> SettingWords {
         let Self { cache, scheduling, sit_out, read_errors, job_pace, clients } = self;
         SettingWords::new([

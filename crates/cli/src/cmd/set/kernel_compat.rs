@@ -5,9 +5,9 @@
 //! the data on the array may depend on it.
 //!
 //! braid reads an array with or without the field. The array must be stopped, so that no other
-//! program uses it. Only this field and the checksum change, not the event count or the time. Every
-//! reader treats members with and without the field alike. So a power cut in between does no harm,
-//! and `braid undo` restores the field.
+//! program uses it. Only the field and the checksum change, not the event count or the time. Every
+//! reader treats members with and without the field alike. So a power cut between two members does
+//! no harm, and `braid undo` restores the field.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ use braid_discovery::running;
 use braid_discovery::undo::{self, Mark, Overwrite, PlannedCommand};
 
 pub(super) const WORD: &str = "kernel-compat";
-/// The block size that every kernel assumes if the superblock has none.
+/// The logical block size that every kernel assumes if the superblock has none.
 const SECTOR_BYTES: u32 = 512;
 
 /// A member whose logical block size is cleared.
@@ -94,7 +94,7 @@ fn assembled(
     let name = uuid.is_none().then(|| array.to_owned());
     let options = Options {
         choice: Choice { uuid, name },
-        // Nothing is served, so the risks of serving do not matter here.
+        // No array is served here, so the risks of serving do not matter.
         read_only: true,
         accept_risk: Some(u64::MAX),
         ..Options::default()
@@ -104,7 +104,7 @@ fn assembled(
     assembly.array.map_err(refused)
 }
 
-/// Saves the superblocks, and writes them without the field.
+/// Saves the superblocks, and writes them without the logical block size.
 fn clear(
     array: &str,
     members: &[String],
@@ -189,8 +189,8 @@ fn tell(
     }
 }
 
-/// Error if no members were given: braid knows only a served array's members, and that array must
-/// be stopped first.
+/// The error if the operator gave no members: braid knows only a served array's members, and for
+/// this command the array must be stopped first.
 fn not_named(array: &str) -> CliError {
     let running = match running::find(array) {
         Ok(running) => running,

@@ -18,10 +18,10 @@ use braid_discovery::status::words::{
     state_word,
 };
 
-/// Runs of the last check shown here; `--json` has more.
+/// Runs of sectors found by the last check that are shown here; `--json` has more.
 const RUNS_SHOWN: usize = 5;
 
-/// An array, which the operator calls `word`.
+/// An array's status in words; the operator calls the array `word`.
 pub(super) fn array(array: &Array, word: &str, paint: Paint, manner: Manner) -> String {
     let mut text = headline(array, paint);
     let mut line = |label: &str, words: &str| {
@@ -126,7 +126,7 @@ fn headline(array: &Array, paint: Paint) -> String {
     format!("{name}  {}  {size}  {state} ({lose}{access})  {places}\n", printable(&level))
 }
 
-/// A running check's progress, or the last one's result.
+/// A running check's progress, or the last check's result.
 fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
     if let Some(job) = array.job(JobKind::Check) {
         return Some(match job.state {
@@ -162,7 +162,7 @@ fn check(array: &Array, word: &str, manner: Manner) -> Option<String> {
     Some(words + &next)
 }
 
-/// The progress of a reshape, and the way back.
+/// The progress of a reshape, and the command that reverts it.
 fn reshape_words(array: &Array, reshape: &Reshape, word: &str, manner: Manner) -> String {
     let done = down_to_a_tenth(share(reshape.moved_bytes, reshape.total_bytes));
     let words = array.job(JobKind::Reshape).map(|job| match job.state {
@@ -175,7 +175,7 @@ fn reshape_words(array: &Array, reshape: &Reshape, word: &str, manner: Manner) -
     format!("{words}; go back with  braid revert {word}")
 }
 
-/// The sectors that the present or the last reshape found on no member, and where they are.
+/// The sectors that the present or the last reshape found on no member, and their positions.
 fn lost(array: &Array) -> Vec<String> {
     let now = array.job(JobKind::Reshape).map(|job| (job.unmade_sectors, &job.found));
     let last = array.last_job(JobKind::Reshape).map(|job| (job.unmade_sectors, &job.found));
@@ -190,8 +190,8 @@ fn lost(array: &Array) -> Vec<String> {
     lines
 }
 
-/// When the next check of the array is due. Times are written so that the later one is the larger
-/// text.
+/// The time when the next check of the array is due. Times are written so that the later time is
+/// the larger text.
 fn next_check(next: &str, manner: Manner) -> String {
     let at = next.replace('T', " ").replace('Z', " UTC");
     if next > rfc3339_utc(manner.utc_seconds).as_str() {
@@ -264,7 +264,7 @@ fn slots(array: &Array) -> Table {
     table
 }
 
-/// The connection to a member on another host.
+/// The connection to a member on another host, in words.
 fn link_words(link: &Link) -> String {
     let (state, latency) = (connection_words(link), latency_words(link));
     let again = match link.reconnects {
@@ -275,7 +275,7 @@ fn link_words(link: &Link) -> String {
     format!("{state}{again}, {latency}")
 }
 
-/// Slots with an up-to-date member, as `/proc/mdstat` shows it: `[UU_U]`.
+/// Slots with an up-to-date member, as `/proc/mdstat` shows them: `[UU_U]`.
 fn pattern(rows: &[Slot]) -> String {
     let letters = rows.iter().filter(|row| row.slot.is_some()).map(|row| match row.state {
         SlotState::Ok | SlotState::Slow => 'U',
@@ -284,7 +284,7 @@ fn pattern(rows: &[Slot]) -> String {
     format!("[{}]", letters.collect::<String>())
 }
 
-/// A socket whose array does not answer.
+/// The line for a socket whose array does not answer.
 pub(super) fn silent(silent: &Silent, paint: Paint) -> String {
     let name = silent.control.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let state = paint.paint(Style::Error, silent_word(&silent.error));

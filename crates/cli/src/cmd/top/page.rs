@@ -38,10 +38,10 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// The inputs of a page other than the array.
+/// The inputs of a page in addition to the array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame<'a> {
-    /// The operator's name for the array.
+    /// The word by which the operator calls the array.
     pub(super) word: &'a str,
     pub(super) manner: Manner,
     /// Width of the terminal.
@@ -300,7 +300,7 @@ fn identity_cells(slot: &Slot) -> [String; 3] {
     [place_of(slot), member, format!("{state}{connection}")]
 }
 
-/// The connection to a member on another host: its latency, and how often it was made anew.
+/// Cells for the connection to a member on another host: latency, and number of reconnects.
 fn link_cells(slot: &Slot) -> [String; 2] {
     let link = slot.link.as_ref();
     let anew = link.map(|link| link.reconnects.to_string());

@@ -1,4 +1,4 @@
-//! Polls arrays, one or all that are served here, while the poller lives.
+//! Polls one array or all arrays that are served here, while the poller exists.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,17 +13,17 @@ use braid_discovery::running::{self, RunningArray, RunningArrays};
 #[derive(Clone, Debug)]
 pub(super) struct ArrayAnswers {
     pub(super) running: RunningArray,
-    /// `None` if the request failed.
+    /// The array's elevators; `None` if the request for them failed.
     pub(super) elevators: Option<Elevators>,
 }
 
-/// All arrays at one time.
+/// The answers of all polled arrays at one time.
 #[derive(Clone, Debug)]
 pub(super) struct ArraysSnapshot {
     /// Time since an arbitrary start.
     pub(super) at: Duration,
     pub(super) arrays: Vec<ArrayAnswers>,
-    /// Why other arrays did not answer.
+    /// The reasons why other arrays did not answer.
     pub(super) silent: Vec<String>,
 }
 
@@ -33,10 +33,10 @@ impl ArraysSnapshot {
     }
 }
 
-/// Asks the array that `word` means, or all arrays.
+/// Asks the array that `word` names, or all arrays.
 ///
 /// # Errors
-/// `word` means no array, the array cannot be asked, or none is served.
+/// `word` names no array, the array does not answer, or no array is served.
 pub(super) fn look(word: Option<&str>) -> Result<ArraysSnapshot, CliError> {
     let all = match word {
         Some(word) => RunningArrays { running: vec![running::find(word)?], silent: Vec::new() },
@@ -62,14 +62,14 @@ fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-/// Polls on a thread of its own. A drop does not wait for the thread, which ends at its next look.
+/// Polls arrays on a separate thread, which ends before its next poll once the value is dropped.
 pub(super) struct Poller {
     answers: Receiver<Result<ArraysSnapshot, CliError>>,
     _wanted: Sender<()>,
 }
 
 impl Poller {
-    /// Starts the thread.
+    /// Starts the polling thread.
     ///
     /// # Errors
     /// No thread could be started.
@@ -88,7 +88,7 @@ impl Poller {
         Ok(Self { answers, _wanted: wanted })
     }
 
-    /// The answers of the next look at the arrays, if they have arrived.
+    /// The answers of the next poll of the arrays, if they have arrived.
     pub(super) fn answer(&self) -> Option<Result<ArraysSnapshot, CliError>> {
         self.answers.try_recv().ok()
     }

@@ -1,5 +1,5 @@
-//! The rates between two looks at an array: pure. Counters only grow while one process serves one
-//! array. If one shrank, the looks are of two runs or two members, and there is no rate.
+//! The rates between two polls of an array: pure. Counters only grow while one process serves one
+//! array. If a counter shrank, the polls are of two runs or two members, and there is no rate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn members(
     let rates = now.elevators.iter().filter_map(|row| {
         let slot = row.slot?;
         let was = before.elevators.iter().find(|was| was.slot == Some(slot))?;
-        // If another member has the slot now, its counters cannot be compared with the old ones.
+        // If another member has the slot now, its counters do not continue the old member's.
         (path(old, slot) == path(new, slot)).then_some(())?;
         Some(MemberRates {
             slot,

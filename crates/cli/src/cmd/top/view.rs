@@ -31,11 +31,11 @@ pub(super) struct View {
     now: ArraysSnapshot,
     /// The socket of the shown array.
     chosen: PathBuf,
-    /// Lines scrolled off above the terminal's first.
+    /// The number of lines scrolled off above the terminal's first line.
     scrolled: usize,
     interval_seconds: u64,
     is_coloured: bool,
-    /// The error of the last look at the arrays, if it failed.
+    /// The error of the last poll of the arrays, if it failed.
     trouble: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl View {
         Self { before, now, chosen, scrolled: 0, interval_seconds, is_coloured, trouble }
     }
 
-    /// Takes the answers of the next look.
+    /// Takes the answers of the next poll.
     ///
     /// # Errors
     /// No array is left to show. A server that does not answer is no error: it may answer again.
@@ -89,7 +89,7 @@ impl View {
         Next::GoesOn
     }
 
-    /// Moves the choice by this many arrays.
+    /// Moves the choice of the shown array forward by this many arrays.
     fn choose(&mut self, further: usize) {
         let place = (self.place() + further) % self.now.arrays.len();
         self.chosen.clone_from(&self.now.arrays[place].running.control);

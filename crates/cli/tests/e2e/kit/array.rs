@@ -1,4 +1,4 @@
-//! An array of files in its own folder.
+//! An array of files in a folder of its own.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::Shape;
 use super::process::{Background, Ran};
 use super::server_process::ServerProcess;
 
-/// The chunk of all arrays: small, so that longer requests touch several members and stripes.
+/// The chunk size of all arrays: small, so that longer requests touch several members and stripes.
 pub(crate) const CHUNK_BYTES: u64 = 64 * 1024;
 /// The offset of a superblock 1.2.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
 /// Offset of the checksum in a superblock 1.x.
 const CHECKSUM_AT: usize = 216;
-/// Offset of the number of roles.
+/// Offset of the number of roles in a superblock 1.x.
 const ROLES_AT: usize = 220;
 
 /// Members, and the folder of members, sockets and copies.
@@ -35,7 +35,7 @@ pub(crate) struct Refusal {
 }
 
 impl Array {
-    /// Makes `tank` of files of 16 MiB.
+    /// Makes the array `tank` of files of 16 MiB.
     pub(crate) fn create(shape: Shape) -> Self {
         Self::create_sized(shape, "16M")
     }
@@ -53,13 +53,13 @@ impl Array {
         Self::create_with(name, shape, member_size, &[])
     }
 
-    /// Makes an array with more words on the command line. With `--spare 1` the last member is a
+    /// Makes an array with more options on the command line. With `--spare 1` the last member is a
     /// spare.
     pub(crate) fn create_with(name: &str, shape: Shape, member_size: &str, more: &[&str]) -> Self {
         Self::create_in(Self::folder(), name, shape, member_size, more)
     }
 
-    /// Makes `tank` with a write journal; also returns the journal's device.
+    /// Makes the array `tank` with a write journal; also returns the journal's device.
     pub(crate) fn create_journaled(shape: Shape, member_size: &str) -> (Self, PathBuf) {
         let folder = Self::folder();
         let journal = folder.path().join("journal.img");
@@ -68,7 +68,7 @@ impl Array {
         (Self::create_in(folder, "tank", shape, member_size, &more), journal)
     }
 
-    /// Makes `tank` with a bitmap file outside of members; also returns the file.
+    /// Makes the array `tank` with a bitmap file outside of members; also returns the file.
     pub(crate) fn create_with_file(shape: Shape, more: &[&str]) -> (Self, PathBuf) {
         let folder = Self::folder();
         let file = folder.path().join("tank.bitmap");
@@ -77,7 +77,7 @@ impl Array {
         (Self::create_in(folder, "tank", shape, "16M", &more), file)
     }
 
-    /// An array made elsewhere, from images of its members.
+    /// An array from images of its members, made by another program.
     pub(crate) fn of_images(images: &[Vec<u8>]) -> Self {
         let folder = Self::folder();
         let runtime = folder.path().join("run");
@@ -119,7 +119,7 @@ impl Array {
         Self { runtime: other.runtime.clone(), ..self }
     }
 
-    /// The default `--cache`: write-back if the runtime folder is in memory, as `/tmp` may be.
+    /// The default of `--cache`: write-back if the runtime folder is in memory, as `/tmp` may be.
     pub(crate) fn default_cache(&self) -> &'static str {
         const TMPFS: rustix::fs::FsWord = 0x0102_1994;
         let place = self.runtime.ancestors().find(|path| path.is_dir()).expect("a folder");
@@ -160,7 +160,7 @@ impl Array {
         line
     }
 
-    /// Serves with all members that exist.
+    /// Serves the array with all members that exist.
     pub(crate) fn serve(&self) -> ServerProcess {
         self.serve_with(&[], &self.present())
     }
@@ -186,7 +186,7 @@ impl Array {
         kept.map(|(_, path)| path.clone()).collect()
     }
 
-    /// Checks that `serve` refuses these members properly, and changes none of them.
+    /// Checks that `serve` refuses these members with code and remedy, and changes none of them.
     pub(crate) fn serve_refused(&self, options: &[&str], members: &[PathBuf]) -> Refusal {
         let socket = self.path("refused.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
@@ -269,7 +269,7 @@ fn contents(members: &[PathBuf]) -> Vec<Vec<u8>> {
     members.iter().map(|path| std::fs::read(path).unwrap_or_default()).collect()
 }
 
-/// md's sum over a superblock 1.x: 32-bit little-endian words, the carries added back in once.
+/// md's checksum of a superblock 1.x: 32-bit little-endian words, carries added back in once.
 fn checksum_of(superblock: &[u8]) -> u32 {
     let four = |at: usize| <[u8; 4]>::try_from(&superblock[at..at + 4]).expect("four bytes");
     let roles = u32::from_le_bytes(four(ROLES_AT)) as usize;

@@ -6,7 +6,7 @@ pub(crate) fn random_bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Compares; a failure names the first difference instead of printing megabytes.
+/// Compares two byte strings; a failure names the first difference instead of printing megabytes.
 #[track_caller]
 pub(crate) fn assert_same(found: &[u8], wanted: &[u8], what: &str) {
     assert_eq!(found.len(), wanted.len(), "{what}: length");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use braid_nbd_client::{ClientError, ClientPlan, Command, ErrorCode, ServerMessage, plan_for};
 
-/// A connection to the export of the empty name, with a limit for each answer.
+/// A connection to the export of the empty name, with a time limit for each answer.
 pub(crate) struct Client {
     client: braid_nbd_client::Client,
     /// The test's cookie of each request in flight.
@@ -40,7 +40,7 @@ impl Client {
         self.ask(cookie, Command::Write { offset, length, fua: false }, bytes);
     }
 
-    /// The next answer: the test's cookie and the result; `None` after the limit.
+    /// The next answer: the test's cookie and the result; `None` after the time limit.
     fn answer(&mut self) -> Option<(u64, Result<(), ErrorCode>)> {
         loop {
             match self.client.hear() {
@@ -59,14 +59,14 @@ impl Client {
         }
     }
 
-    /// The cookie of the next answer, which must be a success; `None` after the limit.
+    /// The cookie of the next answer, which must be a success; `None` after the time limit.
     pub(crate) fn hear(&mut self) -> Option<u64> {
         let (cookie, result) = self.answer()?;
         result.expect("an error");
         Some(cookie)
     }
 
-    /// Whether the server ends the connection before it answers anything.
+    /// Whether the server ends the connection before it answers any request.
     pub(crate) fn is_hung_up_on(&mut self) -> bool {
         self.client.hear().is_err_and(|error| match error {
             ClientError::HungUp => true,
@@ -89,7 +89,7 @@ impl Client {
         result.err().map_or(0, ErrorCode::to_wire)
     }
 
-    /// A single read; `None` after the limit, and then the client is unusable.
+    /// A single read; `None` after the time limit, and then the client is unusable.
     pub(crate) fn read(&mut self, offset: u64, length: usize) -> Option<Vec<u8>> {
         self.ask_read(0, offset, length);
         self.hear()?;

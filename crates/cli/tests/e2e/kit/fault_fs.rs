@@ -1,7 +1,8 @@
 //! A file system that holds answers back until the test releases them, or fails requests.
 //!
-//! It passes a folder through by FUSE. The kernel waits for its answers as for any FUSE: a few
-//! background reads at once, all others queued, and no signal frees a waiting thread.
+//! The file system passes a folder's files through by FUSE. The kernel waits for its answers as for
+//! any FUSE: a few background reads at once, all others queued, and no signal frees a waiting
+//! thread.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,7 +20,7 @@ use fuser::{
 };
 use tempfile::TempDir;
 
-/// The kernel's default for background requests.
+/// The kernel's default limit for background requests.
 const BACKGROUND_MAX: u16 = 12;
 
 /// The kernel caches no attributes.
@@ -32,9 +33,9 @@ const ROOT: u64 = 1;
 pub(crate) enum Hang {
     Reads,
     Writes,
-    /// Reads and writes of the file.
+    /// Reads and writes of the file hang.
     Both,
-    /// Reads, writes, and requests about the file.
+    /// Reads, writes, and requests about the file hang.
     Everything,
 }
 
@@ -70,10 +71,10 @@ type Answer = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    /// The hangs, by inode.
+    /// The set hangs, by the file's inode.
     hangs: BTreeMap<u64, Hang>,
     held: Vec<Answer>,
-    /// The faults, by inode.
+    /// The set faults, by the file's inode.
     fails: BTreeMap<u64, Fail>,
     failed: Vec<Range<u64>>,
 }
@@ -86,7 +87,7 @@ pub(crate) struct FaultFs {
     session: Option<BackgroundSession>,
 }
 
-/// Releases everything on drop, so that a failed test leaves no unkillable processes behind.
+/// Releases all held answers on drop, so that a failed test leaves no unkillable processes behind.
 pub(crate) struct LetGo(Arc<Mutex<State>>);
 
 impl Drop for LetGo {
@@ -149,12 +150,12 @@ impl FaultFs {
         self.state.lock().expect("no panic under this lock").held.len()
     }
 
-    /// Releases all answers, and holds back no more; requests no longer fail.
+    /// Releases all held answers, and holds back no more; requests no longer fail.
     pub(crate) fn let_go(&self) {
         let_go(&self.state);
     }
 
-    /// Releases all answers, and holds back no more; requests still fail.
+    /// Releases all held answers, and holds back no more; requests still fail.
     pub(crate) fn let_go_of_held(&self) {
         let held = {
             let mut state = self.state.lock().expect("no panic under this lock");
@@ -195,7 +196,7 @@ impl PassThrough {
         self.files.get(usize::try_from(index).ok()?)
     }
 
-    /// Answers, now or on release.
+    /// Sends an answer, now or when answers are released.
     fn answer(&self, inode: INodeNo, file_op: FileOp, answer: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock().expect("no panic under this lock");
         if state.hangs.get(&u64::from(inode)).is_some_and(|hang| hang.holds(file_op)) {

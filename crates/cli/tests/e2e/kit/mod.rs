@@ -1,8 +1,8 @@
 //! Common parts of all cases: tools and their availability, arrays in temporary folders, the server
 //! as a child process, and test data.
 //!
-//! Without a needed tool a case reports that and passes; under `cargo xtask test`, which installs
-//! the tools, it fails (`braid_test_needs`).
+//! Without a needed tool a case reports the missing tool and passes; under `cargo xtask test`,
+//! which installs the tools, the case fails (`braid_test_needs`).
 
 mod array;
 mod bytes;

@@ -14,7 +14,7 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Whether FUSE can be used here.
+    /// Whether FUSE can be used on this machine.
     pub(crate) fn is_possible() -> bool {
         std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
     }

@@ -1,4 +1,4 @@
-//! Runs other programs with a deadline, or while the test goes on.
+//! Runs other programs with a deadline, or concurrently with the test.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::remedies::CommandEnv;
 
-/// Deadline of any program here, even on a busy machine.
+/// Deadline of any program that the tests run, even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
 
@@ -28,7 +28,7 @@ fn search_path() -> String {
     format!("{}:{MORE_FOLDERS}", std::env::var("PATH").unwrap_or_default())
 }
 
-/// A shell that runs a line with this build's `braid`. The caller sets the folders of the arrays.
+/// A shell in which `braid` is this build's. The caller sets the folders of the arrays.
 pub(crate) fn shell(line: &str) -> Command {
     let braid = Path::new(env!("CARGO_BIN_EXE_braid"));
     let folder = braid.parent().expect("a folder").display();
@@ -38,7 +38,7 @@ pub(crate) fn shell(line: &str) -> Command {
     shell
 }
 
-/// Waits for `ready`; panics with `what` after `limit`.
+/// Waits until `ready` returns true; panics with `what` after `limit`.
 pub(crate) fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     while !ready() {
@@ -54,7 +54,7 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// A concurrent program, ended on drop at the latest.
+/// A program that runs concurrently with the test, ended on drop at the latest.
 pub(crate) struct Background {
     child: Child,
     words: String,

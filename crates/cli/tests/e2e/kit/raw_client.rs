@@ -1,6 +1,6 @@
-//! An NBD client for malformed traffic: it negotiates, then the test writes and reads raw bytes.
+//! An NBD client for malformed traffic: it negotiates, then the test sends and reads raw bytes.
 //!
-//! `cargo xtask hostile-memory` includes it by path to attack other servers. std only.
+//! `cargo xtask hostile-memory` includes this file to attack other servers. It uses std only.
 
 use std::io::{Read, Result, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) struct RawClient(pub(crate) UnixStream);
 
 impl RawClient {
-    /// Negotiates. `patience` is the timeout of each call on the socket.
+    /// Connects and negotiates. `patience` is the timeout of each call on the socket.
     pub(crate) fn connect(socket: &Path, patience: Duration) -> Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(patience))?;
@@ -22,7 +22,7 @@ impl RawClient {
 
     /// Negotiates after the server's greeting has been read.
     pub(crate) fn greeted(mut stream: UnixStream) -> Result<Self> {
-        // Fixed newstyle without zeroes; EXPORT_NAME of the empty name.
+        // The client's flags: fixed newstyle without zeroes; then EXPORT_NAME of the empty name.
         stream.write_all(&3_u32.to_be_bytes())?;
         stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
         stream.read_exact(&mut [0; 10])?;
@@ -40,7 +40,7 @@ impl RawClient {
         header
     }
 
-    /// Announces a large write, or requests a large read, and does no more.
+    /// Announces a large write, or requests a large read, and sends no data and reads no answer.
     pub(crate) fn attack(&mut self, kind: usize, offset: u64, bytes: u32) -> Result<()> {
         let (read, write) = (Self::header(0, offset, bytes), Self::header(1, offset, bytes));
         self.0.write_all(&match kind % 4 {

@@ -6,9 +6,10 @@
 //!   a pattern      (a word in capitals, an ellipsis) is for the operator to fill in, and not run
 //! ```
 //!
-//! A test [follows](Array::follow) a remedy that changes, destroys, or needs completion.
+//! A test [follows](Array::follow) a remedy that changes, destroys, or has a blank to fill in.
 //!
-//! `cargo xtask test` compares the labels with those in the source (`xtask/src/remedies.rs`).
+//! `cargo xtask test` compares the labels of tried remedies with those in the source
+//! (`xtask/src/remedies.rs`).
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use super::array::Array;
 use super::process::{Background, Ran, shell};
 
-/// Names the file of the labels of commands that ran.
+/// The environment variable with the file to which labels of commands that ran are written.
 const NOTES: &str = "BRAID_REMEDIES_RUN";
 
 /// Verbs that support `-n` as a dry run.
@@ -28,7 +29,7 @@ const DRY: [&str; 14] = [
     "resume", "stop", "undo", "replay",
 ];
 
-/// The folder and the environment in which a braid command ran: its remedies run there, too.
+/// The folder and the environment in which a braid command ran: its remedies run in the same ones.
 #[derive(Debug)]
 pub(super) struct CommandEnv {
     runtime: Option<OsString>,
@@ -37,7 +38,7 @@ pub(super) struct CommandEnv {
 }
 
 impl CommandEnv {
-    /// The place of a command, if it is braid's.
+    /// The folders of a command, if the command is braid's.
     pub(super) fn of(command: &Command) -> Option<Self> {
         let words: Vec<_> = command.get_args().collect();
         let is_braid = command.get_program() == env!("CARGO_BIN_EXE_braid");
@@ -73,10 +74,10 @@ impl CommandEnv {
         let ran = shell.output().expect("a shell");
         let said = String::from_utf8_lossy(&ran.stdout);
         let works = match (line.starts_with("braid "), ran.status.code()) {
-            // braid found a usage error, or could not be executed.
+            // braid reported a usage error, or could not be executed.
             (true, Some(2 | 126 | 127) | None) => false,
             (true, Some(_)) => !said.contains("error[B001]"),
-            // Another program is not installed here, or finds nothing.
+            // Another program is not installed on this machine, or finds nothing.
             (false, Some(code)) => code == 127 || code <= 1,
             (false, None) => false,
         };
@@ -84,7 +85,7 @@ impl CommandEnv {
     }
 }
 
-/// The command with this label in a refusal. A caller that runs the command [notes](note) the
+/// The command with this label in a refusal. A caller that runs the command also [notes](note) its
 /// label.
 #[track_caller]
 pub(crate) fn offered(error: &Value, label: &str) -> String {
@@ -96,14 +97,15 @@ pub(crate) fn offered(error: &Value, label: &str) -> String {
 }
 
 impl Array {
-    /// Types the command with this label in a refusal; it must work. A server ends by itself.
+    /// Types the command with this label in a refusal; the command must work. A server ends by
+    /// itself.
     #[track_caller]
     pub(crate) fn follow(&self, error: &Value, label: &str) -> Ran {
         self.follow_with(error, label, &[])
     }
 
-    /// Types the command with this label, with these words in place of the operator's choices; it
-    /// must work.
+    /// Types the command with this label, with these words in place of the operator's choices; the
+    /// command must work.
     #[track_caller]
     pub(crate) fn follow_with(&self, error: &Value, label: &str, chosen: &[(&str, &str)]) -> Ran {
         let mut line = offered(error, label);
@@ -117,7 +119,7 @@ impl Array {
             line.push_str(" --run true");
         }
         let ran = self.type_line(&line);
-        // The examined members may well need attention.
+        // The examined members may need attention, so exit status 3 is allowed.
         let is_look = ["braid examine ", "braid rescue "].iter().any(|look| line.starts_with(look));
         let is_looked_at = is_look && ran.status.code() == Some(3);
         assert!(
@@ -130,7 +132,7 @@ impl Array {
         ran
     }
 
-    /// Types a line in a shell in the array's folder, with its runtime folder.
+    /// Types a line in a shell in the array's folder, with the array's runtime folder.
     pub(crate) fn type_line(&self, line: &str) -> Ran {
         let mut shell = shell(line);
         shell.current_dir(self.path(""));
@@ -140,7 +142,7 @@ impl Array {
     }
 }
 
-/// The command or its harmless form; `None` if it would change something.
+/// A remedy's command or its harmless form; `None` if the command would change something.
 fn harmless(risk: &str, command: &str) -> Option<String> {
     let mut words = command.split_whitespace();
     let is_pattern = |word: &str| {
@@ -170,7 +172,7 @@ fn harmless(risk: &str, command: &str) -> Option<String> {
     }
 }
 
-/// Notes that a command with this label ran and kept its promise.
+/// Notes that a remedy's command with this label ran and did what the label says.
 pub(crate) fn note(label: &str) {
     let Some(path) = std::env::var_os(NOTES) else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);

@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::array::Array;
 use super::process::{ok, wait_until};
 
-/// Longest wait for the next event; braid needs less.
+/// Longest wait for the server's next event; braid needs less.
 const EVENT_LIMIT: Duration = Duration::from_secs(30);
-/// Limit of a stop, including cut clients.
+/// Time limit of a stop, including clients whose connections are cut.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 /// The server's events so far, and whether more can come.
@@ -37,17 +37,17 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts the server and waits for its "serving".
+    /// Starts the server and waits for its event "serving".
     pub(crate) fn start(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
         Self::start_under("true", array, options, members)
     }
 
-    /// Starts `braid rescue --serve`, and waits for its "serving".
+    /// Starts `braid rescue --serve`, and waits for its event "serving".
     pub(crate) fn rescued(array: &Array, options: &[&str], members: &[PathBuf]) -> Self {
         Self::start_by(&["rescue", "--serve"], "true", array, options, members)
     }
 
-    /// [`Self::start`] in a shell after `setup`, which may set limits.
+    /// Like [`Self::start`], but in a shell after `setup`, which may set limits.
     pub(crate) fn start_under(
         setup: &str,
         array: &Array,
@@ -94,7 +94,7 @@ impl ServerProcess {
         served
     }
 
-    /// Waits for an event, or finds it in the output so far.
+    /// Waits for an event of the server, or finds it in the output so far.
     pub(crate) fn wait_for(&mut self, event: &str) -> Value {
         let start = Instant::now();
         let mut state = self.log.events.lock().expect("no panic under this lock");
@@ -106,7 +106,7 @@ impl ServerProcess {
             if state.1 || left.is_zero() {
                 let said = format!("{:#?}", state.0);
                 drop(state);
-                // No event will come any more: kill the server, and read its last output.
+                // The server printed nothing in time: kill the server, and read its last output.
                 let _ = self.child.kill();
                 let mut words = String::new();
                 let stderr = self.child.stderr.as_mut().expect("piped");
@@ -126,7 +126,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// The final error, if it has printed one.
+    /// The server's final error, if it has printed one.
     pub(crate) fn error(&self) -> Option<Value> {
         let state = self.log.events.lock().expect("no panic under this lock");
         state.0.iter().find(|one| one["code"].is_string()).cloned()
@@ -170,7 +170,7 @@ impl ServerProcess {
         stopped
     }
 
-    /// Stops the server, with any result; returns its standard error.
+    /// Stops the server, with any exit status; returns its standard error.
     pub(crate) fn last_words(mut self) -> String {
         self.signal(Signal::TERM);
         self.wait();
@@ -198,7 +198,7 @@ impl ServerProcess {
         usize::try_from(self.size_bytes).expect("some megabytes")
     }
 
-    /// Copies everything out with nbdcopy.
+    /// Copies the whole export out with nbdcopy.
     pub(crate) fn read_all(&self, array: &Array) -> Vec<u8> {
         let path = array.path("out.img");
         let target = path.display().to_string();

@@ -6,7 +6,7 @@ use super::array::Array;
 use super::process::{Ran, run};
 use braid_test_needs::{Need, are_installed, skip};
 
-/// Installs a filter (seccomp) that makes one system call fail, and becomes another program.
+/// A Python script that makes one system call fail (seccomp), and executes another program.
 pub(crate) const FILTER: &str = r#"
 import ctypes, os, struct, sys
 number, errno = int(sys.argv[1]), int(sys.argv[2])

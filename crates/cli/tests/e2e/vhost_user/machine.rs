@@ -1,4 +1,5 @@
-//! A virtual machine as its disk sees it: memory with a ring, messages with addresses, eventfds.
+//! A virtual machine as its disk's server sees it: memory with a ring, messages with addresses,
+//! eventfds.
 //!
 //! The monitor's side of the socket is the crate `vhost`'s; the guest's driver is here.
 
@@ -16,7 +17,7 @@ use vm_memory::{ByteValued, Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use vmm_sys_util::poll::PollContext;
 
-/// Limit for any wait, including a restart of the server.
+/// Time limit for any wait, including a restart of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The driver's features: flushes, discards, writes of zeroes, version 1.
@@ -29,7 +30,7 @@ pub(super) const SLOTS: u16 = 32;
 pub(super) const SLOT_BYTES: u64 = 128 << 10;
 
 const MEMORY_BYTES: u64 = 8 << 20;
-/// The memory's address in the monitor; the test never uses it.
+/// The address of the machine's memory in the monitor; the test never uses it.
 const USER: u64 = 0x7f00_0000_0000;
 const DESCRIPTORS: u64 = 0;
 const AVAILABLE: u64 = 0x4000;
@@ -64,7 +65,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A machine that is switched on, without a disk.
+    /// A virtual machine that is switched on, without a disk.
     pub(super) fn new() -> Self {
         let file: File = memfd_create("machine", MemfdFlags::CLOEXEC).expect("a memfd").into();
         file.set_len(MEMORY_BYTES).expect("a length");
@@ -86,7 +87,8 @@ impl Machine {
         }
     }
 
-    /// The monitor connects to a disk, however many tries it takes, and sends all addresses.
+    /// The monitor connects to the server's socket, however many tries it takes, and sends all
+    /// addresses.
     pub(super) fn plug(&mut self, socket: &Path) {
         let begun = Instant::now();
         let mut frontend = loop {
@@ -136,7 +138,7 @@ impl Machine {
         frontend.set_vring_kick(0, &self.kick).expect("a ring");
         frontend.set_vring_enable(0, true).expect("a ring");
         self.frontend = Some(frontend);
-        // Announces requests put in while no server was connected.
+        // Announces requests that were put into the ring while no server was connected.
         self.kick.write(1).expect("an eventfd");
     }
 
@@ -178,7 +180,7 @@ impl Machine {
         bytes
     }
 
-    /// The last answer to a slot: 0 is good.
+    /// The status of the last answer to a slot's request: 0 is good.
     pub(super) fn status(&self, slot: u16) -> u8 {
         self.get(STATUSES + u64::from(slot))
     }
@@ -191,7 +193,8 @@ impl Machine {
         self.set(at + 14, next);
     }
 
-    /// Puts a request into the ring, with this payload or room for it; does not notify the server.
+    /// Puts a request into the ring, with this payload or room for as many bytes; does not notify
+    /// the server.
     pub(super) fn put(&mut self, slot: u16, ask: Ask, sector: u64, payload: Result<&[u8], u32>) {
         assert!(slot < SLOTS && !self.asked.contains(&slot), "a slot that is free");
         let (head, place) = (slot * 3, u64::from(slot));
@@ -217,7 +220,7 @@ impl Machine {
         self.asked.push(slot);
     }
 
-    /// Notifies the server of the ring's requests.
+    /// Notifies the server of the requests in the ring.
     pub(super) fn kick(&self) {
         fence(Ordering::SeqCst);
         self.set(AVAILABLE + 2, self.put);
@@ -225,7 +228,7 @@ impl Machine {
         self.kick.write(1).expect("an eventfd");
     }
 
-    /// Slots that were answered since the last call, each once.
+    /// Slots whose requests were answered since the last call, each once.
     pub(super) fn answered(&mut self) -> Vec<u16> {
         let mut slots = Vec::new();
         let used: u16 = self.get(USED + 2);
@@ -237,7 +240,7 @@ impl Machine {
             self.asked.remove(place.unwrap_or_else(|| panic!("{slot} is answered twice")));
             slots.push(slot);
             self.seen = self.seen.wrapping_add(1);
-            // Requests a notification of the next one.
+            // Requests a notification of the next answer.
             self.set(AVAILABLE + 4 + 2 * u64::from(ENTRIES), self.seen);
         }
         slots
@@ -257,12 +260,12 @@ impl Machine {
         }
     }
 
-    /// Waits for a notification, until `limit`.
+    /// Waits until the server notifies the machine, or `limit` is over.
     fn listen(&self, limit: Duration) {
         let looks = PollContext::<u32>::new().expect("an epoll");
         looks.add(&self.call, 0).expect("an eventfd");
         looks.wait_timeout(limit).expect("epoll");
-        // After the limit the eventfd is empty.
+        // If the time limit was reached, the eventfd is empty.
         let _ = self.call.read();
     }
 

@@ -1,5 +1,5 @@
-//! The array as a disk of a virtual machine, which the test plays: the loss of a member, kills of
-//! the server, machines that leave and return, and refusals. `cargo xtask guests` boots a guest
+//! The array as a disk of a virtual machine, whose part the test plays: the loss of a member, kills
+//! of the server, machines that leave and return, and refusals. `cargo xtask guests` boots a guest
 //! from such a disk.
 
 mod machine;
@@ -54,7 +54,7 @@ fn what_a_machine_writes_is_there_for_all_and_survives_a_member() {
         );
         served.lose(&array, 2);
         assert_same(&machine.read_all(bytes.len()), &bytes, "what was there, without a member");
-        // With a member missing: writes that cut chunks, zeroes, discards.
+        // A member is missing: the machine writes parts of chunks, writes zeroes, and discards.
         let part = random_bytes(4, 70 << 10);
         assert_eq!(machine.ask(Ask::Write, 99, Ok(&part)), 0);
         bytes[99 * 512..][..part.len()].copy_from_slice(&part);
@@ -73,7 +73,7 @@ fn what_a_machine_writes_is_there_for_all_and_survives_a_member() {
         let name = String::from_utf8(machine.bytes(0, 20)).expect("digits");
         let uuid = status(&array)["uuid"].as_str().expect("a UUID").replace([':', '-'], "");
         assert_eq!(name, uuid[..20]);
-        // A request beyond the end fails by itself.
+        // A request beyond the disk's end fails, and no other request does.
         assert_eq!(machine.ask(Ask::Read, served.size_bytes / 512, Err(512)), 1);
         assert_eq!(machine.clear(Ask::Discard, 0, u32::MAX), 1);
         assert!(machine.stop_ring() > 0);
@@ -94,14 +94,15 @@ fn a_server_that_is_killed_is_followed_by_one_that_knows_what_was_asked() {
     machine.write_all(&bytes);
     let mut random = fastrand::Rng::with_seed(11);
     let (mut open_at_death, mut answered) = (0, 0);
-    // Each slot has its own part of the disk, so that its content is known.
+    // Each ring slot writes its own part of the disk, so that the part's content is known.
     let part = bytes.len() / usize::from(SLOTS) / 512 * 512;
     for _ in 0..12 {
         let process = i32::try_from(served.process_id()).expect("a process id");
         let process = Pid::from_raw(process).expect("not zero");
         let (moment, is_dead) =
             (Duration::from_micros(random.u64(..30_000)), AtomicBool::new(false));
-        // On a busy machine the server would die before its first answer.
+        // Waits for one answer, since on a busy machine the server would be killed before its first
+        // answer.
         let has_answered = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -157,14 +158,14 @@ fn machines_go_and_come_and_nonsense_is_let_go() {
         let mut machine = Machine::new();
         machine.plug(&socket(&array));
         machine.write_all(&bytes[turn * 512..]);
-        // The machine leaves with requests in flight.
+        // The machine disconnects with requests in flight.
         for slot in 0..SLOTS {
             machine.put(slot, Ask::Read, u64::from(slot), Err(4096));
         }
         machine.kick();
         machine.unplug();
         let mut nonsense = UnixStream::connect(socket(&array)).expect("it is listened at");
-        // The server may cut the connection in the middle.
+        // The server may cut the connection while the bytes are sent.
         let _ = nonsense.write_all(&random_bytes(turn as u64, 5000));
     }
     let mut machine = Machine::new();
@@ -179,7 +180,7 @@ fn machines_go_and_come_and_nonsense_is_let_go() {
     assert_eq!(cut["unanswered"], 0, "{cut}");
     assert!(served.wait().success());
     assert!(!socket(&array).exists(), "its socket is left behind");
-    // The machine continues with the next server, where it was.
+    // The machine continues with the next server, at the same position of its ring.
     let served = serve(&array, &[]);
     machine.plug(&socket(&array));
     assert_same(&machine.read_all(1 << 19), &bytes[4 * 512..][..1 << 19], "with the next server");

@@ -1,5 +1,5 @@
-//! Carries out the array's decisions, and changes the array's state by them. Events change the
-//! state elsewhere ([`super::machine`], [`super::slow_members`], [`super::erring_members`]).
+//! Carries out the array's decisions, which change the array's state. Events change the state in
+//! other modules ([`super::machine`], [`super::slow_members`], [`super::erring_members`]).
 
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::effect::{FaultKind, MemberFault};
 use crate::ids::{MemberId, RequestId};
 
 impl Array {
-    /// Decides and acts until the array has to wait for an event.
+    /// Takes the array's next action, again and again, until the array has to wait for an event.
     pub(super) fn step(&mut self, now: Instant) {
         loop {
             match decide(&self.facts(now)) {
@@ -52,7 +52,7 @@ impl Array {
                     consistency.members_are_told();
                 }
             }
-            // No view without the lost members exists yet: the next update records the remaining
+            // No published view lacks the lost members yet; the next update records the remaining
             // losses.
             SuperblocksAction::DropUpdate => {
                 if !roster.records_all() && !self.condition.broken {
@@ -89,8 +89,8 @@ impl Array {
                 self.gatekeeper.close();
                 self.publish();
             }
-            // An absent member may lack the writes of the last run, since they were not flushed
-            // there. If it came back with the same event count, it would be believed (I8).
+            // An absent member may lack writes of the last run that were never flushed to it. An
+            // absent member that returned with the current event count would be believed (I8).
             SuperblocksAction::RecordAbsent => {
                 assert!(self.superblocks.absent_untold(), "who was away is recorded once");
                 self.write_superblocks(on_disk, UpdateReason::Devices);
@@ -324,8 +324,8 @@ impl Array {
     }
 
     pub(super) fn flush(&mut self, purpose: FlushPurpose) {
-        // With logs, no resync follows a crash, so a rebuilt member must not be more durable than
-        // its sources. No log covers a band that had no member for its parity when it was written.
+        // With logs, no resync follows a crash. So a rebuilt member must not be more durable than
+        // its sources. No log covers a band whose parity had no member when the band was written.
         let is_logged = self.consistency.has_logs();
         let targets = match purpose {
             FlushPurpose::Job => self.jobs.flush_begins().filter(|_| !is_logged),
@@ -338,8 +338,8 @@ impl Array {
     }
 
     /// Handles a member's failed write. A healthy member stays, and the array refuses writes from
-    /// now on: putting the member out would cost redundancy, and the next member would follow. A
-    /// member that is still being filled is put out at no cost.
+    /// now on: putting the member out would cost redundancy, and the next member would fail as
+    /// well. A member that is still being filled is put out at no cost.
     pub(super) fn misses_write(&mut self, MemberFault { kind, cause }: MemberFault) {
         let member = cause.member;
         let slot = self.roster.slot_of(member);
@@ -416,12 +416,12 @@ impl Array {
         }
     }
 
-    /// Stops all writes: the level does not tolerate the failure.
+    /// Stops all writes, because the level does not tolerate this member's failure.
     pub(super) fn break_down(&mut self, cause: Cause) {
         self.take_no_writes(Notice::Broken { member: cause.member, cause });
     }
 
-    /// Refuses writes from now on. Superblocks stay active: the next start must doubt redundancy.
+    /// Refuses writes from now on. Superblocks stay active, so the next start doubts redundancy.
     pub(super) fn take_no_writes(&mut self, notice: Notice) {
         if !self.condition.broken {
             reached(Mark::BreaksDown);
@@ -433,8 +433,8 @@ impl Array {
         }
     }
 
-    /// Publishes the current state. Never called between a failure and its record in superblocks
-    /// (I4).
+    /// Publishes the array's current state to shards; never called between a member's failure and
+    /// its record in superblocks (I4).
     pub(super) fn publish(&mut self) {
         self.roster.are_told();
         self.out.is_published();
@@ -479,8 +479,8 @@ impl Array {
     }
 }
 
-/// The view of all members as the shards of one shape see it. Shards of the old shape rewrite no
-/// bad sectors: by the time of a late rewrite, those sectors could belong to the new shape.
+/// The view of all members for the shards of one shape. Shards of the old shape rewrite no bad
+/// sectors: at a late rewrite, those sectors could already belong to the new shape.
 fn side_of(view: &ArrayView, sides: &Sides, is_after: bool) -> ArrayView {
     let mends_nothing = !is_after;
     let mends_nothing = spoiled(Bug::OldShapeMends, mends_nothing, false);
@@ -488,7 +488,7 @@ fn side_of(view: &ArrayView, sides: &Sides, is_after: bool) -> ArrayView {
     let slots = (0u16..).map(Slot).zip(&view.slots).take(usize::from(geometry.slots()));
     let of_member = |slot: Slot, member: &MemberView| MemberView {
         // A member that is being filled counts as up to date in the shape that it holds, and as
-        // empty in the other.
+        // empty in the other shape.
         recovered_sectors: match member.recovered_sectors {
             u64::MAX => u64::MAX,
             _ if sides.is_held(slot, is_after) => u64::MAX,

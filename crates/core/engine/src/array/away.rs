@@ -1,9 +1,9 @@
-//! Members that do not answer: they go *away* for a while, and come back by themselves.
+//! Members that do not answer: they are *away*, out of the array until they answer again.
 //!
-//! A slow member sits out: reads avoid it, and it takes every write ([`super::sitting_out`]). A
-//! member that is silent for longer holds every write up. Such a member is put out like a failed
-//! one, if the level bears that and the bitmap records the missed writes. Its driver keeps it open,
-//! and adds it again under a new name once it has answered all its requests.
+//! A slow member sits out: reads avoid the member, and writes do not ([`super::sitting_out`]). A
+//! member that is silent for longer delays every write. The array puts a silent member out like a
+//! failed one, if the level tolerates the loss and the bitmap records the missed writes. The driver
+//! keeps the member open, and adds it again under a new name once it has answered all its requests.
 //!
 //! ```text
 //!   in ──slow──▶ sits out ──silent──▶ away ──it has answered──▶ in; what it missed is copied
@@ -12,13 +12,13 @@
 //!                                      └──▶ a spare takes its slot
 //! ```
 //!
-//! A member goes away when it is silent for `Patience::silence_ms`. A spare waits for
+//! A member goes away when it is silent for `Patience::silence_ms`. A spare may take the slot after
 //! `Patience::spare_after_ms`.
 //!
 //! # Invariants
-//! - No member goes away that the level needs, or whose missed writes no bitmap records
+//! - No member goes away if the level needs it, or if no bitmap records its missed writes
 //!   [check: only_a_member_that_can_come_back_goes_away].
-//! - No spare takes the slot of such a member before its time [check: a_slot_waits_for_its_member].
+//! - No spare takes an away member's slot before its time [check: a_slot_waits_for_its_member].
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl Away {
         self.members.values().filter_map(|away| away.spare_at).min()
     }
 
-    /// Ends the wait of each slot whose time has come.
+    /// Ends a slot's wait for its away member, if a spare may take the slot now.
     pub(super) fn look(&mut self, now: Instant) {
         for away in self.members.values_mut() {
             away.spare_at = away.spare_at.filter(|at| now < *at);

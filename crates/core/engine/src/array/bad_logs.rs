@@ -7,7 +7,7 @@
 //!                                           └────────┘                └─────────┘
 //! ```
 //!
-//! Shards get both sets.
+//! Shards get both sets, wanted and on disk, as sectors not to believe.
 //!
 //! Invariants:
 //! - Shards do not read a sector that a log calls bad
@@ -53,7 +53,7 @@ impl Log {
         }
     }
 
-    /// Sets the wanted ranges, if the log has room for them. False if not.
+    /// Sets the ranges that the log must name, if the log has room for them; false if not.
     fn wants(&mut self, wanted: BadBlocks) -> bool {
         let (base, tail) = self.base();
         let has_room = base.reaches(&wanted, tail);
@@ -70,8 +70,8 @@ pub(super) struct BadLogs {
 }
 
 impl BadLogs {
-    /// Keeps a member's log, which names the ranges `named`. `on_disk` has no sectors if the log
-    /// shall stay untouched.
+    /// Adds a member's log, which names the ranges `named`. `on_disk` has no sectors if the array
+    /// shall leave the log untouched.
     pub(super) fn keep(&mut self, member: MemberId, on_disk: BadLog, named: BadBlocks) {
         assert!(!on_disk.is_kept() || on_disk.named() == named, "it says what it names");
         let wanted = named.clone();
@@ -79,7 +79,7 @@ impl BadLogs {
         self.logs.insert(member, log);
     }
 
-    /// Keeps the log of a new member and ignores its content: all of the member is going to be
+    /// Adds the log of a new member and ignores the log's content: all of the member is going to be
     /// filled.
     pub(super) fn keep_blank(&mut self, member: MemberId, log_sectors: u16) {
         let on_disk = BadLog::new(log_sectors, []);
@@ -96,7 +96,7 @@ impl BadLogs {
         self.mark_all(member, &BadBlocks::new(vec![range]))
     }
 
-    /// As [`Self::mark`], for several ranges: all of them or none.
+    /// Marks several ranges as bad, all or none, as [`Self::mark`] does for one.
     #[must_use]
     pub(super) fn mark_all(&mut self, member: MemberId, bad: &BadBlocks) -> bool {
         let Some(log) = self.logs.get_mut(&member) else { return false };
@@ -106,7 +106,7 @@ impl BadLogs {
         has_room
     }
 
-    /// Whether [`Self::mark_all`] would find room.
+    /// Whether the member's log has room for the ranges of [`Self::mark_all`].
     pub(super) fn has_room(&self, member: MemberId, bad: &BadBlocks) -> bool {
         self.logs.get(&member).is_some_and(|log| {
             let wanted = log.wanted.union(bad);
@@ -115,7 +115,7 @@ impl BadLogs {
         })
     }
 
-    /// Clears a range of a member that has been written.
+    /// Clears a written range of a member, so that the member's log need not name it.
     pub(super) fn clear(&mut self, member: MemberId, range: BadRange) {
         let Some(log) = self.logs.get_mut(&member).filter(|log| log.on_disk.is_kept()) else {
             return; // The member has no log, or an untouched one.
@@ -170,7 +170,7 @@ impl BadLogs {
         if planted(Bug::BadBlockClearedEarly) {
             return Some(log.wanted.clone());
         }
-        // A write in flight may have reached the disk, or not.
+        // A log write in flight may or may not have reached the disk.
         let known = log.wanted.union(&log.named);
         Some(log.out.as_ref().map_or_else(|| known.clone(), |out| known.union(&out.says.named())))
     }

@@ -22,7 +22,7 @@ pub struct BitmapLook {
     pub unwritten: Option<u64>,
 }
 
-/// The new content of a member's write-intent bitmap, and the parts of it that differ there.
+/// The new content of a member's write-intent bitmap, and the parts that differ on the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BitmapRecord {
     /// The bitmap's superblock.

@@ -28,17 +28,18 @@ pub enum ArrayEffect {
     WriteMetadata {
         /// The member.
         member: MemberId,
-        /// The record. Its kind implies its place.
+        /// The record, whose kind implies its area on the member.
         record: MetadataRecord,
     },
-    /// Agree to this update of superblocks, and report it ([`super::Array::handle_consent`]). Until
-    /// then no superblock of the update is written, and the array does not rely on it. Sent only if
-    /// the driver has a say ([`super::Array::handle_gives_consent`]).
+    /// Agree to this update of superblocks, and report the consent
+    /// ([`super::Array::handle_consent`]). Before the consent no superblock of the update is
+    /// written, and the array does not rely on the update. Sent only if the driver must agree
+    /// ([`super::Array::handle_gives_consent`]).
     AskConsent {
         /// The content of the superblocks.
         state: Arc<SuperblockState>,
     },
-    /// Record durably which members have the superblocks with this event count, and report the end
+    /// Record durably which members have superblocks with this event count, and report the end
     /// ([`super::Array::handle_record_kept`]). These superblocks record a member's loss. Sent only
     /// if the driver keeps a record ([`super::Array::handle_keeps_record`]).
     KeepRecord {
@@ -57,7 +58,7 @@ pub enum ArrayEffect {
         /// The member.
         member: MemberId,
     },
-    /// Give this list to every shard; it takes effect at once.
+    /// Give this list of slow members to every shard. The list takes effect at once.
     SlowMembers(Arc<SlowMembers>),
     /// Ask every shard when it last wrote.
     QueryActivity,
@@ -87,8 +88,8 @@ pub enum ArrayEffect {
     /// ended ([`super::Array::handle_border_passed`]).
     Border(BorderChange),
     /// Copy these sectors of the old shape to a safe place, durably, and report the end
-    /// ([`super::Array::handle_kept`]). If no member can give some of them, the driver asks first
-    /// whether they can be lost ([`super::Array::may_lose`]).
+    /// ([`super::Array::handle_kept`]). If no member can give some of the sectors, the driver first
+    /// asks whether they can be lost ([`super::Array::may_lose`]).
     Keep {
         /// First sector of the array.
         start: u64,
@@ -105,7 +106,7 @@ pub enum ArrayEffect {
         /// The work.
         work: Work,
     },
-    /// Report this to the operator, or to a monitor.
+    /// Report this notice to the operator, or to a monitor.
     Notice(Notice),
 }
 
@@ -115,18 +116,18 @@ pub struct BorderChange {
     /// The border's position, as superblocks record it: the sectors on one side of it are in the
     /// old shape, on the other side in the new one.
     pub position: u64,
-    /// The window that moves next, or that failed midway; and what becomes of requests there.
+    /// The window that moves next, or that failed midway; and the access that requests have to it.
     pub window: Option<(Range<u64>, WindowAccess)>,
 }
 
-/// The requests for a window of a reshape.
+/// The treatment of requests for a window of a reshape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowAccess {
     /// Writes wait; reads go to the old shape.
     WritesWait,
-    /// All wait: the window overwrites what it reads.
+    /// All requests wait, because the window's move overwrites the sectors that it reads.
     AllWait,
-    /// All fail, until the window moves again: it was overwritten in part.
+    /// All requests fail until the window moves again, because it was overwritten in part.
     Fails,
 }
 
@@ -160,7 +161,7 @@ pub enum MetadataArea {
     Journal,
 }
 
-/// The content of a metadata write. The driver makes the bytes, as it knows the member's own
+/// The content of a metadata write. The driver makes the bytes, because it has the member's own
 /// superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataRecord {
@@ -215,7 +216,7 @@ pub enum Notice {
         /// The cause of the failure.
         cause: Cause,
     },
-    /// A member is silent, and the array goes on without it for now. Superblocks record its
+    /// A member is silent, and the array works without it for now. Superblocks record the member's
     /// absence.
     Away {
         /// The member.
@@ -223,7 +224,7 @@ pub enum Notice {
         /// The member's slot.
         slot: Slot,
     },
-    /// A member that was away has answered all its requests, and comes back.
+    /// A member that was away has answered all its requests, and joins the array again.
     Returned {
         /// The member's name from now on.
         member: MemberId,
@@ -249,8 +250,8 @@ pub enum Notice {
         /// The cause of the failure.
         cause: Cause,
     },
-    /// A write to the bitmap file failed: the array goes on without the file. After a crash, all of
-    /// the array is resynced.
+    /// A write to the bitmap file failed: the array works on without the file. After a crash, all
+    /// of the array is resynced.
     BitmapFileLost {
         /// The file, by its name as a member.
         member: MemberId,
@@ -291,7 +292,7 @@ pub enum Notice {
         /// The cause of the failure.
         cause: Cause,
     },
-    /// A member has become much slower than its siblings: reads avoid it for now, writes go on.
+    /// A member has become much slower than its siblings: reads avoid it for now, writes do not.
     SitsOut {
         /// The member.
         member: MemberId,
@@ -303,7 +304,7 @@ pub enum Notice {
         /// The median latency of the member's siblings in microseconds; 0 if they had no requests.
         siblings_us: u64,
     },
-    /// Reads use a member again that sat out.
+    /// A member no longer sits out: reads use the member again.
     Back {
         /// The member.
         member: MemberId,
@@ -312,7 +313,7 @@ pub enum Notice {
         /// Milliseconds that the member sat out.
         after_ms: u64,
     },
-    /// A member has had more read errors lately than the limit allows. All were corrected.
+    /// A member has had more read errors lately than the limit allows. All errors were corrected.
     Errs {
         /// The member.
         member: MemberId,
@@ -325,8 +326,8 @@ pub enum Notice {
     },
     /// A job has begun.
     JobBegan(JobProgress),
-    /// A job has passed another fifth of its range. If it passes several fifths at once, one
-    /// notice.
+    /// A job has passed another fifth of its range. A job that passes several fifths at once gets
+    /// one notice.
     JobPassed(JobProgress),
     /// A job has ended.
     JobEnded {
@@ -335,8 +336,8 @@ pub enum Notice {
         /// How the job ended.
         end: JobEnd,
     },
-    /// A check or a repair has found wrong sectors: one notice for each run. [`JobProgress`] counts
-    /// all sectors.
+    /// A check or a repair has found wrong sectors: one notice for each run of sectors.
+    /// [`JobProgress`] counts all sectors.
     Found(Finding),
     /// A spare has taken a slot without a member. Superblocks record that, and the spare's recovery
     /// follows.
@@ -359,7 +360,7 @@ pub enum Notice {
         /// The slot's member.
         old: MemberId,
     },
-    /// An up-to-date replacement has taken a member's place; superblocks record that.
+    /// An up-to-date replacement has taken a member's slot; superblocks record that.
     Replaced {
         /// The member that is in the slot now.
         member: MemberId,

@@ -9,7 +9,7 @@ use crate::ids::MemberId;
 use crate::tuning::{OnReadErrors, ReadErrorLimit};
 
 impl Array {
-    /// Sets the limit of read errors, and the reaction. No limit holds before the first call.
+    /// Sets the limit of read errors, and the reaction beyond it. At first there is no limit.
     pub fn handle_read_error_limit(&mut self, now: Instant, limit: ReadErrorLimit) {
         self.read_errors.limit = limit;
         self.step(now);

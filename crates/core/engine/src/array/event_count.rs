@@ -15,11 +15,11 @@
 //! Only between 41 and 42, and between 43 and 44, each a few milliseconds, does a killed array look
 //! like an array whose update was cut short.
 //!
-//! With a spare, md's rule applies, so that the spare may sleep. Going clean right after going
-//! active takes the event back, if nothing else changed and the array is whole, and nothing is
+//! With a spare, md's rule applies, so that the spare may sleep. A step to clean right after a step
+//! to active takes the event back, if nothing else changed and the array is whole. No update is
 //! written twice. The spare's superblock stays equal to the members' and need not be written
 //! [check: clean_and_active_leave_events_where_they_were]. An old copy of a member may then have
-//! the newest count; only its time of the update differs.
+//! the newest count; only the copy's update time differs.
 
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
 
@@ -88,8 +88,8 @@ impl Events {
         self.count > self.unrecorded_count
     }
 
-    /// Notes that every member has the current count. A member without it is lost, and superblocks
-    /// record that loss with a count beyond the member's own.
+    /// Notes that every member has the current event count. A member without that count is lost,
+    /// and superblocks record the loss with a count beyond the member's own.
     pub(super) fn note_on_every_member(&mut self) {
         self.unrecorded_count = 0;
     }

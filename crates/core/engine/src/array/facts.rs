@@ -71,7 +71,7 @@ impl Array {
         let Condition { read_only, broken, stopping, stopped, .. } = self.condition;
         let may_write = !read_only && !broken && !stopping && !stopped;
         let turns_later = self.pending_shape.is_turn() && reshaper.moves_before_turn();
-        // The operator asked for the turn, so these windows move even while jobs are paused.
+        // The operator requested a turn: windows before the turn move even while jobs are paused.
         let is_kept = turns_later || !self.pending_shape.is_there() && !self.jobs.is_paused();
         let goes_on = may_write && self.is_settled() && is_kept;
         let is_recorded = self.tells_all();
@@ -86,13 +86,13 @@ impl Array {
         decide_job(&self.jobs.facts(now, &context, !self.tells_all()))
     }
 
-    /// The state that consistency reads.
+    /// The part of the array's state that consistency reads.
     pub(super) fn consistency_context(&self) -> ConsistencyContext<'_> {
         let Self { setup, roster, superblocks, caches, condition, .. } = self;
         context(setup, roster, superblocks, caches, *condition)
     }
 
-    /// Consistency, the state that consistency reads, and the outbox that it writes.
+    /// Consistency, the array's state that consistency reads, and the outbox for its effects.
     pub(super) fn consistency_and_context(
         &mut self,
     ) -> (&mut Consistency, ConsistencyContext<'_>, &mut Outbox) {
@@ -117,7 +117,7 @@ impl Array {
             resync_end: setup.accepted_risk.as_ref().map_or(u64::MAX, |risk| risk.until_sectors),
             doubt: self.consistency.doubt().map(|doubt| &**doubt),
             lazy: self.consistency.lazy(),
-            // The places of rows change under a reshape: other jobs wait for its end.
+            // A reshape moves rows to other positions on members, so other jobs wait for its end.
             may_run: may_save
                 && !condition.stopping
                 && self.reshaper.is_none()

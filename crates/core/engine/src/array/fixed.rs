@@ -29,8 +29,8 @@ pub(super) struct Sides {
     pub(super) before: Arc<Geometry>,
     pub(super) after: Arc<Geometry>,
     pub(super) moves: BTreeMap<MemberId, DataMove>,
-    /// Slots whose member is being filled, with the shape that it holds: whether that is the new
-    /// one. Such a member holds nothing in the other shape.
+    /// Slots whose member is being filled, and whether that member holds the new shape. The member
+    /// holds nothing in the other shape.
     pub(super) half_held: BTreeMap<Slot, bool>,
 }
 

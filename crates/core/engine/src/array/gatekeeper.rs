@@ -1,4 +1,4 @@
-//! The gate through which shards' writes begin: waiting shards, and the way from open to closed.
+//! The gate that lets shards' writes begin: waiting shards, and the steps from open to closed.
 //!
 //! ```text
 //!        no shard has written for a while,
@@ -9,9 +9,9 @@
 //!    └────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The gatekeeper asks shards now and then when they last wrote. It knows neither superblocks nor
-//! caches. Superblocks decide whether the gate may open; caches are flushed when shards have
-//! drained.
+//! The gatekeeper asks shards now and then when they last wrote. The gatekeeper sees neither
+//! superblocks nor caches. Superblocks decide whether the gate may open; caches are flushed when
+//! shards have drained.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub(super) struct Gatekeeper {
     idle: bool,
     /// While the gate is being closed: shards that have not yet confirmed the closed gate.
     unconfirmed: Option<BTreeSet<ShardIndex>>,
-    /// A shard's write in flight waits for writes that wait for the gate.
+    /// A shard's write in flight waits for other writes, which wait for the gate.
     is_held_up: bool,
 }
 
@@ -60,7 +60,7 @@ impl Gatekeeper {
         self.write_wanted
     }
 
-    /// Whether the drain waits for writes that wait for the gate.
+    /// Whether a draining shard waits for other writes, which wait for the gate.
     pub(super) fn is_held_up(&self) -> bool {
         self.is_held_up && self.unconfirmed.is_some()
     }
@@ -119,7 +119,7 @@ impl Gatekeeper {
         }
     }
 
-    /// Asks shards for their activity when the time for that has come, if the gate `may_close`.
+    /// Asks shards for their activity if a query is due and the gate `may_close`.
     pub(super) fn look(&mut self, now: Instant, may_close: bool, out: &mut Outbox) {
         if self.next_look.is_none_or(|due| due > now) {
             return;
@@ -140,8 +140,8 @@ impl Gatekeeper {
         }
     }
 
-    /// Opens the gate without an update: superblocks still say active, since the gate was closing,
-    /// or are never written.
+    /// Opens the gate without an update of superblocks. They still say active, since the gate was
+    /// closing, or are never written.
     pub(super) fn open(&mut self) {
         if self.unconfirmed.is_some() {
             reached(Mark::CloseCrossed);

@@ -6,18 +6,18 @@
 //!   bad-block logs                            .     x      .      x
 //! ```
 //!
-//! The logs name the sector on its own member, and the parity of its row. With the parity unnamed,
-//! md and braid would compute the lost sector, and return the content that stands in its place. The
+//! The logs name the lost sector on its own member, and the parity of its row. If no log named the
+//! parity, md and braid would compute the lost sector, and return the content in its place. The
 //! other sectors of the row stay readable, and have no redundancy until a client writes the lost
 //! one. A sector of the row whose member is missing is lost as well: only that parity had it.
 //!
-//! Of copies, every log names its own one: a copy whose log says nothing would be read.
+//! With copies, each member's log names that member's copy, because an unnamed copy would be read.
 //!
-//! Nothing counts as lost where parity is in doubt: the operator may accept that risk and read it.
+//! No sector counts as lost where parity is in doubt: the operator may accept the risk and read it.
 //!
 //! Invariants
-//! - a window is named in whole or not at all `[check: a_log_without_room_ends_the_reshape]`;
-//! - a lost sector reads as an error, and all others read as before
+//! - logs name all lost sectors of a window or none `[check: a_log_without_room_ends_the_reshape]`;
+//! - a lost sector reads as an error, and all other sectors read as before
 //!   `[check: sectors_that_no_member_gives_cost_themselves]`.
 
 use std::collections::BTreeMap;
@@ -38,13 +38,13 @@ use crate::work::Finding;
 /// The entries of bad-block logs for some lost sectors.
 struct Naming {
     entries: Vec<(MemberId, BadBlocks)>,
-    /// Sectors that are lost with them, because their members are missing.
+    /// Further lost sectors of the same rows, whose members are missing.
     also_lost: Vec<Range<u64>>,
 }
 
 impl Array {
-    /// Whether these sectors of a window can be recorded as lost. The driver asks before it keeps a
-    /// copy without them: a copy that counts is moved, whatever happens.
+    /// Whether these sectors of a window can be recorded as lost. The driver asks before it makes a
+    /// safe copy without them, because the array always moves a valid copy.
     #[must_use]
     pub fn may_lose(&self, lost: &[Range<u64>]) -> bool {
         self.naming(lost, false).is_some()
@@ -74,7 +74,7 @@ impl Array {
         self.step(now);
     }
 
-    /// Has bad-block logs name the lost sectors of the window, all or none.
+    /// Makes bad-block logs name the lost sectors of the window, all or none.
     pub(super) fn name_lost(&mut self) {
         let reshaper = self.reshaper.as_mut().expect("its table decided");
         // A window in place was checked before its copy; its old content is overwritten by now.
@@ -91,7 +91,7 @@ impl Array {
         self.reshaper.as_mut().expect("its table decided").also_lost(also_lost);
     }
 
-    /// Reports sectors as lost. Superblocks record the position behind them.
+    /// Reports sectors as lost. Superblocks record the reshape's position behind them.
     pub(super) fn report_lost(&mut self, lost: Vec<Range<u64>>) {
         for Range { start, end } in lost {
             let found = Finding::Lost { array: LogicalSector(start), sectors: end - start };
@@ -146,8 +146,8 @@ impl Array {
         has_room.then_some(Naming { entries, also_lost })
     }
 
-    /// Whether parity may disagree with the data in these sectors of a shape. Copies in doubt give
-    /// no sector back that none of them has.
+    /// Whether parity may disagree with the data in these sectors of a shape. Copies in doubt do
+    /// not matter: they give no sector back that no copy has.
     fn is_in_doubt(&self, geometry: &Geometry, range: &Range<u64>) -> bool {
         if !matches!(geometry, Geometry::Stripe(_)) {
             return false;
@@ -162,7 +162,7 @@ impl Array {
     }
 }
 
-/// A sector's slot and member sector, and those of its row's parity.
+/// The slot and member sector of an array sector, and those of its row's parity.
 fn sector_and_parity(geometry: &StripeGeometry, sector: u64) -> Vec<(Slot, MemberSector)> {
     let address = geometry.locate(LogicalSector(sector));
     let map = geometry.row_map(address.row);
@@ -188,7 +188,7 @@ fn missing_of_row(
     sectors.collect()
 }
 
-/// The parts of a range that lie in one chunk each.
+/// Splits a range at the borders of chunks.
 fn in_chunks(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let chunk = u64::from(geometry.chunk_sectors());
     let chunks = range.start / chunk..range.end.div_ceil(chunk);

@@ -78,7 +78,7 @@ pub(super) struct Condition {
 }
 
 impl Array {
-    /// Makes the machine of an assembled array. Its first effect is the first view.
+    /// Makes the machine of an assembled array. The machine's first effect is the first view.
     ///
     /// # Panics
     /// If the setup contradicts its geometry: wrong number of slots, or too few members.
@@ -115,8 +115,8 @@ impl Array {
         let mut roster = Roster::new(slots.collect(), device_numbers, spares);
         roster.write_mostly = setup.write_mostly;
         roster.half_held.extend(sides.iter().flat_map(|sides| sides.half_held.keys()));
-        // As md does, begin anew if the journal was used: a later start with a missing member must
-        // not replay the journal again.
+        // If the journal was used, superblocks must record that it begins anew, as md does: a later
+        // start with a missing member must not replay the journal again.
         let begins_anew = setup.journal.is_some_and(|journal| journal.is_used);
         if let Some(journal) = setup.journal {
             roster.has_journal(journal.member, journal.device_number);
@@ -177,8 +177,8 @@ impl Array {
             out: Outbox::default(),
             setup: fixed,
         };
-        // A reshape goes on only when superblocks record the absent members, and no client may come
-        // whose write or flush has that recorded.
+        // A reshape continues only when superblocks record the absent members. Perhaps no client
+        // comes whose write or flush causes that record, so the array requests it here.
         let is_reshape_held = absent && array.reshaper.is_some();
         array.out.change_if(begins_anew || is_settled || is_reshape_held);
         array.publish();
@@ -206,7 +206,7 @@ impl Array {
             Report::MemberFailed { cause } => self.fail_member(cause),
             Report::Mended { member } => self.note_mended(now, member),
             Report::Pace { member, pace } => {
-                // These reports are frequent, and do not affect the other machines.
+                // Pace reports are frequent, and do not affect the other machines.
                 return self.note_pace(now, shard, (member, pace));
             }
             Report::Found { id: _, found } => {
@@ -259,7 +259,7 @@ impl Array {
     }
 
     /// Takes the news that a member is gone for good, even if it still takes writes, as a deleted
-    /// file does. A level without redundancy then refuses writes: they would be lost without an
+    /// file does. A level without redundancy then refuses writes, which would be lost without an
     /// error.
     pub fn handle_member_gone(&mut self, now: Instant, cause: Cause) {
         let is_direct = self.setup.geometry.level().family() == Family::Direct;
@@ -309,14 +309,14 @@ impl Array {
     }
 
     /// Sets whether the driver keeps a record, outside the members, of the members that are in the
-    /// array. If it does, each loss is in that record before any write relies on the loss.
+    /// array. The driver's record then has each loss before any write relies on the loss.
     pub fn handle_keeps_record(&mut self, now: Instant, keeps: bool) {
         self.superblocks.keep_record(keeps);
         self.step(now);
     }
 
-    /// Sets whether the driver must agree to each update of superblocks before the first is written
-    /// ([`ArrayEffect::AskConsent`]).
+    /// Sets whether the driver must agree to each update before the update's first superblock is
+    /// written ([`ArrayEffect::AskConsent`]).
     pub fn handle_gives_consent(&mut self, now: Instant, gives: bool) {
         self.superblocks.ask_for_consent(gives);
         self.step(now);
@@ -427,7 +427,7 @@ impl Array {
     /// Takes the news that all requests from before the last [`super::BorderChange`] have ended.
     ///
     /// # Panics
-    /// If no window waits for them.
+    /// If no window waits for these requests.
     pub fn handle_border_passed(&mut self, now: Instant) {
         self.reshaper.as_mut().expect("a border has a reshape").passed();
         self.step(now);
@@ -447,8 +447,8 @@ impl Array {
         })
     }
 
-    /// Whether all sectors are in the new shape, and superblocks say so: the array can be opened
-    /// without the old shape.
+    /// Whether all sectors are in the new shape, and superblocks record that: the array can be
+    /// opened without the old shape.
     #[must_use]
     pub fn is_reshaped(&self) -> bool {
         self.reshaper.as_ref().is_some_and(|one| one.is_over() && !one.is_moving())
@@ -499,7 +499,7 @@ fn bad_logs(setup: &ArraySetup) -> BadLogs {
 }
 
 /// Slots whose member is being filled and holds all of one shape at this position of a reshape.
-/// With each slot comes that shape: whether it is the new one.
+/// Each slot's value says whether that shape is the new one.
 fn half_held(
     slots: &[Option<MemberSetup>],
     plan: &ReshapePlan,

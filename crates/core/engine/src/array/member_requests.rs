@@ -20,8 +20,8 @@ impl Array {
     /// names it before.
     ///
     /// # Errors
-    /// If the array takes no writes, or has no redundancy for what is wanted, or the slot has no
-    /// member to replace.
+    /// If the array takes no writes, or has no redundancy for the spare's purpose, or the slot has
+    /// no member to replace.
     pub fn handle_member_added(
         &mut self,
         now: Instant,
@@ -133,7 +133,7 @@ impl Array {
     /// Whether superblocks can mark a member write-mostly.
     ///
     /// # Errors
-    /// If the array has no such member, or does not write its members.
+    /// If the array has no such member, has no redundancy, or takes no writes.
     pub fn may_set_write_mostly(&self, member: MemberId) -> Result<(), MemberRefusal> {
         if !self.roster.device_numbers.contains_key(&member) {
             return Err(MemberRefusal::NoMember);
@@ -141,8 +141,8 @@ impl Array {
         self.may_change_members()
     }
 
-    /// Makes a member write-mostly, or not. The next update records that in the member's
-    /// superblock.
+    /// Sets or clears a member's write-mostly mark. The next update records the mark in the
+    /// member's superblock.
     ///
     /// # Errors
     /// See [`Self::may_set_write_mostly`].

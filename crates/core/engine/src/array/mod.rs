@@ -1,9 +1,9 @@
-//! The control side: the members, the content of superblocks, and whether writes may start.
+//! The control side: the array's members, superblocks' content, and whether writes may start.
 //!
-//! There is one machine for each array. Its inputs are the shards' reports and the results of its
-//! own effects. It has four files, as all machines here: `facts` folds the state into a small
-//! value, `decide` is the pure table of next actions, `act` carries them out, and `machine` holds
-//! the state:
+//! Each array has one control machine, whose inputs are the shards' reports and the results of its
+//! own effects. As every machine of this folder, it has four files: `facts` folds the state into a
+//! small value, and `decide` is the pure table of next actions. `act` carries the actions out, and
+//! `machine` holds the state:
 //!
 //! ```text
 //!            a shard wants to write            nothing written for a while, or stop

@@ -22,13 +22,13 @@ pub(super) enum Turn {
     Change,
     /// Serve clients' flushes, and turn the array clean once the gate has closed.
     Serve,
-    /// Write the last update once more.
+    /// Write the last update of superblocks a second time.
     Repeat,
     /// React to members that err, and give members to slots that lack one.
     Members,
     /// Record changes other than losses in superblocks.
     Tell,
-    /// Let jobs go on.
+    /// Let jobs continue.
     Work,
     /// Clear bits that no client needs.
     Sweep,
@@ -54,7 +54,7 @@ pub(super) enum FlushPurpose {
     /// The flush before superblocks turn clean, or at the end of an array whose superblocks record
     /// no intent.
     Last,
-    /// The flush before a job's progress counts.
+    /// The flush that makes a job's progress durable.
     Job,
     /// The flush before bits of the bitmap are cleared.
     Bits,
@@ -91,7 +91,7 @@ pub(super) struct SharedFacts {
     /// clean.
     pub(super) superblocks_free: bool,
     pub(super) caches_free: bool,
-    /// A member is out, and no durable superblock records that.
+    /// A member is out, and no durable superblock records the loss.
     pub(super) unrecorded: bool,
     /// Superblocks must record which members were absent when the array was opened.
     pub(super) to_record_absent: bool,
@@ -105,7 +105,7 @@ pub(super) struct SharedFacts {
     pub(super) flushes: bool,
     /// Members have been flushed for clients, and these clients have no answer yet.
     pub(super) flush_ended: bool,
-    /// Logs are going to change, and no write begins before that.
+    /// Logs are going to change, and no write begins before the change.
     pub(super) log_change: LogChangeStage,
     /// The journal has free room that the tail in superblocks does not record yet.
     pub(super) tail_unsaid: bool,

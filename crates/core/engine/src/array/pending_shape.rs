@@ -70,8 +70,8 @@ pub enum ShapeRefusal {
 pub(super) struct PendingShape {
     shape: Option<Arc<ShapeState>>,
     places: BTreeMap<MemberId, Option<Slot>>,
-    /// The sectors that a member which holds one shape of the reshape only has of the new shape,
-    /// now that the reshape is over.
+    /// At the end of a reshape: sectors of the new shape that a member has which held only one
+    /// shape.
     held_at_end: Option<u64>,
     /// The number of slots that the array keeps: members of later slots become spares.
     kept_slots: Option<u16>,
@@ -83,8 +83,8 @@ pub(super) struct PendingShape {
 }
 
 impl PendingShape {
-    /// A change to `shape`. Members of slots that it lacks become spares; while it begins a
-    /// reshape, members keep the slots of the old shape.
+    /// A change to `shape`. Members of slots that the new shape lacks become spares. If the change
+    /// begins a reshape, members keep the slots of the old shape.
     pub(super) fn to(shape: ShapeState) -> Self {
         let lost = shape.reshape.map_or(0, |reshape| reshape.delta_disks.min(0).unsigned_abs());
         let lost = spoiled(Bug::SlotsEndEarly, lost, 0);
@@ -93,8 +93,8 @@ impl PendingShape {
         Self { shape: Some(Arc::new(shape)), kept_slots, ..Self::default() }
     }
 
-    /// Adds to the change the members that get other places, and the offset below which redundancy
-    /// agrees.
+    /// Adds to the change the members that get other slots or become spares, and the offset below
+    /// which redundancy agrees.
     pub(super) fn with_places(
         self,
         places: BTreeMap<MemberId, Option<Slot>>,
@@ -103,8 +103,8 @@ impl PendingShape {
         Self { places, resync_from, ..self }
     }
 
-    /// Adds to the end of a reshape the sectors of the new shape that a member has which held one
-    /// shape only.
+    /// Adds to a reshape's end how many sectors of the new shape a member holds that held only one
+    /// shape.
     pub(super) fn with_held(self, sectors: u64) -> Self {
         Self { held_at_end: Some(sectors), ..self }
     }
@@ -122,8 +122,8 @@ impl PendingShape {
         Self { turn: Some(areas), ..Self::default() }
     }
 
-    /// Forgets a requested turn: a window on the way to the place where the reshape could turn
-    /// round has failed. The operator may ask again.
+    /// Forgets a requested turn, because a window failed that had to move before the turn. The
+    /// operator may request the turn again.
     pub(super) fn forget_turn(&mut self) {
         self.turn = None;
     }
@@ -139,17 +139,17 @@ impl PendingShape {
         true
     }
 
-    /// Notes that superblocks record the change. True the first time.
+    /// Notes that superblocks record the change of shape. True the first time.
     pub(super) fn is_recorded(&mut self) -> bool {
         self.shape.is_some() && !std::mem::replace(&mut self.is_told, true)
     }
 
-    /// Whether a change is requested or on its way to superblocks.
+    /// Whether a change of shape is requested or on its way to superblocks.
     pub(super) fn is_there(&self) -> bool {
         self.shape.is_some() || self.turn.is_some()
     }
 
-    /// Whether the reshape has to turn round, and a window is in the way.
+    /// Whether a requested turn of the reshape still waits for a window.
     pub(super) fn is_turn(&self) -> bool {
         self.turn.is_some()
     }
@@ -158,14 +158,14 @@ impl PendingShape {
         self.shape.as_ref()
     }
 
-    /// The resync offset for superblocks, where `now` is the offset before the change.
+    /// The resync offset for superblocks, where `now` is the offset before the change of shape.
     pub(super) fn resync_offset(&self, now: u64) -> u64 {
         let from = self.resync_from;
         let from = spoiled(Bug::LargerPartInSync, from, None);
         from.map_or(now, |from| from.min(now))
     }
 
-    /// The roles of devices after the change, from the `roles` before it.
+    /// The roles of devices after the change of shape, from the `roles` before the change.
     pub(super) fn roles(&self, mut roles: Vec<DeviceRole>) -> Vec<DeviceRole> {
         for role in &mut roles {
             role.slot = match self.places.get(&role.member) {

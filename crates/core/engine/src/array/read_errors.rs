@@ -1,9 +1,9 @@
 //! Members that err again and again: counts corrected read errors, and decides the reaction.
 //!
-//! A shard that could not read a sector rewrites it from the other members. It reports each such
-//! run that the member took. One error is harmless; many in a few hours mean a dying disk. As md
-//! does, the count halves for each hour that passes; a member is *over* while its count is beyond
-//! the limit.
+//! A shard that could not read a sector rewrites it from the other members. The shard reports each
+//! run of sectors whose rewrite the member took. One error is harmless; many in a few hours mean a
+//! dying disk. As md does, the count halves for each hour that passes; a member is *over* while its
+//! count is beyond the limit.
 //!
 //! | over | being replaced | copies | a spare is free | may be put out | warned | action |
 //! |---|---|---|---|---|---|---|

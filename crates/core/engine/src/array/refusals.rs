@@ -61,7 +61,7 @@ pub enum BitmapRefusal {
     /// The last change of the bitmap is not finished.
     #[error("its bitmap is being changed")]
     Busy,
-    /// The array's shape changes, and places on members with it.
+    /// The array's shape changes, and with it the positions of sectors on members.
     #[error("its shape is being changed")]
     Reshaping,
 }
@@ -72,7 +72,7 @@ pub enum LogRefusal {
     /// The array takes no changes.
     #[error(transparent)]
     Array(#[from] MemberRefusal),
-    /// The array's shape changes: a log's place may hold data by now, and entries name sectors of
+    /// The array's shape changes: a log's area may hold data by now, and entries name sectors of
     /// one shape.
     #[error("its shape is being changed")]
     Reshaping,

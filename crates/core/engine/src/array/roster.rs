@@ -6,8 +6,8 @@
 //!
 //! A member that holds all its data may have a *replacement*, as md calls it: one more member for
 //! its slot. The replacement takes every write that the member takes, and is filled from the
-//! member. If either of the two leaves, that is a loss like any other: shards see both until
-//! superblocks record the loss.
+//! member. If the member or its replacement leaves, shards see both until superblocks record the
+//! loss.
 //!
 //! The superblock of a member that has just come is written last in an update (`told_last`),
 //! because older superblocks still call its number faulty. The write journal's device is always
@@ -46,7 +46,7 @@ pub(super) struct UnrecordedLoss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LossCause {
     Failed(Cause),
-    /// The member left because this replacement is up to date and has taken its place.
+    /// The member left because this up-to-date replacement has taken its slot.
     Replaced(MemberId),
 }
 
@@ -77,11 +77,11 @@ pub(super) struct Roster {
     pub(super) spares: BTreeSet<MemberId>,
     /// The device of the write journal: it has no slot, and takes superblocks like a member.
     journal: Option<MemberId>,
-    /// Members with a slot that no durable superblock records yet: no shard knows them.
+    /// Members with a slot that no durable superblock records yet: no shard sees them.
     newcomers: BTreeSet<MemberId>,
     /// Members that came while the array ran, as long as some older superblocks do not name them.
     unnamed: BTreeSet<MemberId>,
-    /// Members that became up to date; shards do not know that yet.
+    /// Members that became up to date since shards got their last view.
     untold: BTreeSet<MemberId>,
     /// Spares with a wanted slot.
     wanted: BTreeMap<MemberId, Wish>,
@@ -189,8 +189,8 @@ impl Roster {
         self.wanted_by_itself.remove(&spare);
     }
 
-    /// Notes the array's own choice that `spare` shall replace the member in `slot`. It changes
-    /// nothing if a slot without a member needs the spare.
+    /// Notes the array's own choice that `spare` shall replace the member in `slot`. The choice has
+    /// no effect if a slot without a member needs the spare.
     pub(super) fn wish_by_itself(&mut self, spare: MemberId, slot: Slot) {
         self.wish_to_replace(spare, slot);
         self.wanted_by_itself.insert(spare);
@@ -302,7 +302,7 @@ impl Roster {
         self.newcomers.iter().copied()
     }
 
-    /// Notes that superblocks record the member as in. Returns its place, if it still has a place.
+    /// Notes that superblocks record a newcomer. Returns its slot, if the newcomer still has one.
     pub(super) fn has_come(&mut self, member: MemberId) -> Option<Arrival> {
         if !self.newcomers.remove(&member) {
             return None;
@@ -354,7 +354,7 @@ impl Roster {
     }
 
     /// Takes the member out of `slot`; the loss is unrecorded from now on. The slot's replacement
-    /// steps in.
+    /// takes the slot.
     pub(super) fn take_out(&mut self, slot: Slot, why: LossCause) {
         let view = self.shown(slot).expect("only a member can be taken out");
         let member =
@@ -402,7 +402,7 @@ impl Roster {
         filled.find(|(_, member, _)| !self.newcomers.contains(member)).map(|(slot, ..)| slot)
     }
 
-    /// Puts the filled replacement in `slot` in its member's place. Returns that member.
+    /// Puts the filled replacement in `slot` into the slot of its member. Returns the old member.
     pub(super) fn replace(&mut self, slot: Slot) -> MemberId {
         let replacement = self.replacements.get(&slot).expect("the slot has a replacement");
         assert_eq!(replacement.recovered_sectors, u64::MAX, "it holds all");
@@ -413,7 +413,7 @@ impl Roster {
         old
     }
 
-    /// The member in `slot` as a shard with the full view sees it.
+    /// The member in `slot` and its replacement as shards see them: newcomers are not shown.
     fn shown(&self, slot: Slot) -> Option<MemberView> {
         let is_known = |member: &MemberId| !self.newcomers.contains(member);
         let view = self.slots[usize::from(slot.0)].as_ref().filter(|one| is_known(&one.id))?;
@@ -501,7 +501,7 @@ impl Roster {
         }
     }
 
-    /// Whether the member in this slot holds no more than one shape of a reshape.
+    /// Whether the member holds no more than one shape of a reshape.
     pub(super) fn is_half_held(&self, member: MemberId) -> bool {
         self.slot_of(member).is_some_and(|slot| self.half_held.contains(&slot))
     }
@@ -540,7 +540,7 @@ impl Roster {
         if view.holds(start, 1) { 0 } else { view.ahead.alike(start, sectors) }
     }
 
-    /// Whether the member is out and no durable superblock records that.
+    /// Whether the member is out and no durable superblock records the loss.
     pub(super) fn is_unrecorded(&self, member: MemberId) -> bool {
         self.unrecorded.iter().any(|loss| loss.member == member)
     }

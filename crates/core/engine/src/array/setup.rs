@@ -46,7 +46,7 @@ pub struct SpareSetup {
     pub parity_log: Option<LogPlace>,
 }
 
-/// A former member that comes back.
+/// A former member that returns to the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturningMember {
     /// The slot that the member had, and whose data it held completely.
@@ -99,7 +99,7 @@ pub struct JournalSetup {
     pub area: JournalArea,
     /// The end of the journal's entries, in sectors from the start of the ring.
     pub end_sectors: u64,
-    /// The sequence number of a meta block at that end.
+    /// The sequence number of a meta block at the end of the journal's entries.
     pub end_sequence: u64,
     /// Whether the journal has entries. Superblocks must then soon record that it is empty.
     pub is_used: bool,
@@ -132,14 +132,14 @@ pub struct ReshapeSetup {
     /// The places of the data of each member whose data moves.
     pub moves: BTreeMap<MemberId, DataMove>,
     /// Array sectors that moved in place when the array was last used, and of which the driver has
-    /// a copy. They begin at the position.
+    /// a copy. The sectors begin at the recorded position.
     pub copied: Option<Range<u64>>,
     /// The most sectors of the array in a window; `None` for the default.
     pub window_sectors_max: Option<u64>,
 }
 
 impl ReshapeSetup {
-    /// Whether the window at the recorded position overwrites itself, so that its copy counts.
+    /// Whether the window at the recorded position overwrites itself, so that it needs its copy.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         let position = self.shape.reshape.map(|reshape| reshape.position_sectors);
@@ -158,7 +158,7 @@ pub struct DataMove {
 }
 
 impl DataMove {
-    /// First sector of the data in one shape.
+    /// First sector of the member's data in the old or the new shape.
     #[must_use]
     pub fn on_side(&self, is_after: bool) -> u64 {
         if is_after { self.after_sectors } else { self.before_sectors }
@@ -197,7 +197,7 @@ pub struct ArraySetup {
     /// The partial parity logs of members and spares, if the array keeps such logs. With a bitmap
     /// file, only the log in that file. The logs' records are replayed already.
     pub parity_logs: Option<BTreeMap<MemberId, ParityLogSetup>>,
-    /// Whether superblocks say that braid's own log counts.
+    /// Whether superblocks mark braid's own parity log as valid.
     pub log_counts: bool,
     /// The array's write journal, if the array writes to it; `None` if it has other logs, or a
     /// bitmap.

@@ -29,7 +29,7 @@ impl Array {
     /// Whether the array's shape may change now.
     ///
     /// # Errors
-    /// A [`ShapeRefusal`], if it may not.
+    /// A [`ShapeRefusal`], if the shape may not change now.
     pub fn may_change_shape(&self) -> Result<(), ShapeRefusal> {
         let condition = self.condition;
         if condition.read_only {
@@ -44,7 +44,7 @@ impl Array {
         Ok(())
     }
 
-    /// Whether the array is between two shapes, or superblocks are to say another one.
+    /// Whether a reshape is under way, or superblocks are about to record a change of shape.
     pub(super) fn changes_shape(&self) -> bool {
         self.reshaper.is_some() || self.pending_shape.is_there()
     }
@@ -52,7 +52,7 @@ impl Array {
     /// Whether a reshape or a take-over may begin now.
     ///
     /// # Errors
-    /// A [`ShapeRefusal`], if it may not.
+    /// A [`ShapeRefusal`], if neither may begin now.
     pub fn may_begin_reshape(&self) -> Result<(), ShapeRefusal> {
         self.may_change_shape()?;
         self.may_begin()
@@ -109,15 +109,15 @@ impl Array {
             }
             ShapeChange::TurnRound { areas } => {
                 let reshaper = self.reshaper.as_mut().ok_or(ShapeRefusal::NotUnderWay)?;
-                // The operator asks: a window that failed is tried again.
+                // The operator requested the turn, so a window that failed is tried again.
                 reshaper.try_again();
                 PendingShape::of_turn(areas)
             }
         };
         self.pending_shape = pending;
         if self.superblocks.on_disk() == Activity::NotKept {
-            // While such an array runs, no superblock is written: the driver writes them between
-            // the stop and the start.
+            // While an array without redundancy runs, no superblock is written: the driver writes
+            // superblocks between the stop and the start.
             self.out.notice(Notice::ShapeRecorded);
             return Ok(());
         }
@@ -127,8 +127,8 @@ impl Array {
         Ok(())
     }
 
-    /// Turns the reshape round, if the driver requested that, no window is moving, and rows of both
-    /// shapes begin at the position.
+    /// Turns the reshape round, if the driver requested a turn, no window is moving, and rows of
+    /// both shapes begin at the position.
     pub(super) fn turn_if_at_rest(&mut self) {
         let is_at_rest = |one: &&Reshaper| {
             let is_moving = one.is_moving();
@@ -143,7 +143,7 @@ impl Array {
         }
     }
 
-    /// The shape that superblocks would say if the reshape turned round now; `None` without one.
+    /// The shape for superblocks if the reshape turned round now; `None` without a reshape.
     #[must_use]
     pub fn turned(&self, areas: &[(MemberId, DataArea)]) -> Option<ShapeState> {
         let reshaper = self.reshaper.as_ref()?;
@@ -151,7 +151,7 @@ impl Array {
         Some(turned_round(reshaper.shape(), position, areas.to_vec()))
     }
 
-    /// Whether a RAID-0 changes its shape, as a RAID-4 whose parity is on its last slot and missing
+    /// Whether a RAID-0 is in a reshape, as a RAID-4 whose parity is on its last slot and missing
     /// in both shapes. The array is a RAID-0 again at the end.
     #[must_use]
     pub fn is_striping(&self) -> bool {
@@ -187,7 +187,7 @@ impl Array {
     }
 }
 
-/// The shape of a reshape that is over.
+/// The array's shape when a reshape is over.
 fn ended(said: &ShapeState, data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
     let reshape = said.reshape.expect("an array in a reshape says so");
     ShapeState {
@@ -211,7 +211,7 @@ fn striped(said: &ShapeState, mut data_areas: Vec<(MemberId, DataArea)>) -> Shap
     ShapeState { level: Level::Raid0, layout: 0, raid_slots: raid4.raid_slots - 1, ..raid4 }
 }
 
-/// The shape of a reshape that goes back.
+/// The shape of a reshape that moves the data back.
 fn turned_round(
     said: &ShapeState,
     position_sectors: u64,

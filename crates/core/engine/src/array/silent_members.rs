@@ -38,8 +38,8 @@ impl Array {
         self.away.members.iter().map(|(member, away)| (*member, *away)).collect()
     }
 
-    /// Takes the news that an away member cannot come back: it has failed, and its slot no longer
-    /// waits.
+    /// Takes the news that an away member has failed and cannot return. Its slot no longer waits
+    /// for it.
     pub fn handle_stays_away(&mut self, now: Instant, cause: Cause) {
         if let Some(AwayMember { slot, .. }) = self.away.ends(cause.member) {
             reached(Mark::StaysAway);
@@ -48,7 +48,7 @@ impl Array {
         self.step(now);
     }
 
-    /// Whether a member that is away could come back now.
+    /// Whether a member that is away could return to the array now.
     #[must_use]
     pub fn may_return(&self, member: MemberId) -> bool {
         let may_come = self.may_change_members().is_ok() && self.consistency.are_logs_settled();
@@ -83,11 +83,11 @@ impl Array {
         self.step(now);
     }
 
-    /// A member that was away has answered all its requests, and comes back as `newcomer`. It
-    /// returns to its slot, or as a spare if another member has taken the slot.
+    /// A member that was away has answered all its requests, and returns as `newcomer`. The member
+    /// gets its slot, or becomes a spare if another member has taken the slot.
     ///
     /// # Errors
-    /// As for [`Self::handle_member_added`]: the member stays away.
+    /// As for [`Self::handle_member_added`]; the member then stays away.
     pub fn handle_member_returned(
         &mut self,
         now: Instant,
@@ -105,8 +105,8 @@ impl Array {
         Ok(())
     }
 
-    /// Whether the array can do without the member: the level tolerates its loss together with that
-    /// of all suspect members, and a bitmap can record the writes that the member misses.
+    /// Whether the array can do without the member: the level tolerates the loss of it and all
+    /// suspect members, and a bitmap can record the writes that the member misses.
     fn may_go_away(&self, slot: Slot, member: MemberId, is_suspect: impl Fn(Slot) -> bool) -> bool {
         if planted(Bug::GoesAwayAnyhow) {
             return self.may_change_members().is_ok();
@@ -114,14 +114,14 @@ impl Array {
         let holds_all = !self.roster.is_lost(slot);
         let is_alone = self.roster.replacement_of(slot).is_none();
         let is_lost = |other: Slot| is_suspect(other) || self.roster.is_lost(other);
-        // Sectors in doubt may read as another copy, or as zeroes. If another member's log names
-        // ranges, this member may be the only one that holds those sectors. And a member whose own
-        // log names ranges comes back blank.
+        // Without the member, sectors in doubt may read as another copy, or as zeroes. If another
+        // member's log names ranges, this member may be the only one that holds those sectors. And
+        // a member whose own log names ranges returns blank.
         let agrees = self.condition.resync_offset == u64::MAX;
         let is_whole = self.roster.named_sectors() == 0;
         let may_be = self.may_change_members().is_ok() && !self.roster.is_newcomer(member);
-        // The array does not need a member that is being filled, and would wait for it with every
-        // write. After its return the member is filled from the start.
+        // The array does not need a member that is being filled, and would wait for that member
+        // with every write. After its return the member is filled from the start.
         let is_needed = !self.setup.survives(&is_lost)
             || holds_all && !(agrees && is_whole && self.tells_what_is_missed());
         may_be && is_alone && !is_needed

@@ -4,7 +4,7 @@
 //!
 //! Shards report, a few times a second, how long a member's reads took and how long the oldest one
 //! has been in flight ([`Pace`]). A member's *figure* is the larger of the two: the smoothed mean,
-//! or the age of the oldest. The rule compares it with the median of its siblings' figures:
+//! or the age of the oldest. The rule compares the figure with the median of its siblings' figures:
 //!
 //! ```text
 //!   limit = max(min_ms, factor x median of the others)
@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Requests in flight count, since a member that stalls completes none. Requests that complete
-//! while a member sits out (mostly the shards' probes) show when it is well again. A member that
-//! comes back and sits out again soon has to be well for twice as long each time.
+//! while a member sits out (mostly the shards' probes) show when the member is well again. A member
+//! that returns and sits out again soon has to be well for twice as long each time.
 //!
 //! A member that sits out stays a full member: it is written, and it is read if no other member can
 //! serve the read. The array must never depend on such a member alone, hence the bound: members
@@ -39,10 +39,10 @@ use crate::effect::Pace;
 use crate::ids::{MemberId, ShardIndex};
 use crate::tuning::SitOut;
 
-/// Milliseconds for which a mean must exceed the limit.
+/// Milliseconds for which a member's mean must exceed the limit before it sits out.
 const SLOW_FOR_MS: u64 = 500;
 
-/// Milliseconds for which a member must be well before it returns the first time.
+/// Milliseconds for which a member must be well before reads use it again the first time.
 const WELL_FOR_MS: u64 = 1000;
 /// Number of reports that must show that the member is well.
 const WELL_REPORTS: u32 = 5;
@@ -125,11 +125,11 @@ pub(super) struct SittingOut {
     pub(super) number: u64,
     /// Total nanoseconds for which members sat out, without those that sit out now.
     pub(super) past_ns: u64,
-    /// The time of the last report.
+    /// The time of the shards' last report.
     pub(super) heard: Instant,
 }
 
-/// A member begins to sit out, or comes back.
+/// A member begins to sit out, or reads use it again.
 pub(super) enum SitOutChange {
     Out { latency_ns: u64, siblings_ns: u64 },
     Back { after_ns: u64 },
@@ -228,7 +228,7 @@ impl SittingOut {
         }
         let after_ns = now.0 - out.since.0;
         watched.out = None;
-        // The member's earlier latencies no longer count.
+        // The member's earlier latencies are dropped.
         watched.mean_ns = Some((pace.mean_ns, now));
         watched.returns = (watched.returns.0 + 1, Some(now));
         self.past_ns += after_ns;

@@ -96,7 +96,7 @@ impl Array {
         }
     }
 
-    /// Forgets a member that has left. The members that sit out may be too many now.
+    /// Forgets a member that has left. If too many members sit out now, none does any longer.
     pub(super) fn forget_pace(&mut self, member: MemberId) {
         let was_out = self.sitting_out.is_out(member);
         self.sitting_out.members.remove(&member);

@@ -1,8 +1,8 @@
 //! Makes the content of one member's superblock from the state that the array wants to record;
 //! `event_count.rs` decides its event count.
 //!
-//! Every driver writes superblocks this way. The driver supplies the time, one for all members of
-//! an update. If a member and an old copy of it have equal event counts, the time shows which is
+//! Every driver makes superblocks with this code. The driver supplies the time, one for all members
+//! of an update. If a member and an old copy of it have equal event counts, the time shows which is
 //! older.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::ranges::{BadBlocks, MemberRange};
 pub struct DeviceRole {
     /// The member.
     pub member: MemberId,
-    /// The member's index in the table.
+    /// The member's index in the role table.
     pub device_number: u16,
     /// The member's slot; `None` for a spare.
     pub slot: Option<Slot>,
@@ -36,26 +36,26 @@ pub struct DeviceRole {
 pub struct JournalState {
     /// The journal's device.
     pub member: MemberId,
-    /// The device's index in the table.
+    /// The device's index in the role table.
     pub device_number: u16,
     /// The journal's tail, for the device's own superblock.
     pub tail_sectors: u64,
 }
 
-/// The array's shape, as superblocks record it; [`SuperblockShape`] has the words.
+/// The array's shape, as superblocks record it; [`SuperblockShape`] explains the terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeState {
     /// The level; during a reshape the old level.
     pub level: Level,
     /// md's number of the layout; during a reshape of the old layout.
     pub layout: u32,
-    /// Sectors per chunk; during a reshape per old chunk.
+    /// Sectors of a chunk; during a reshape of an old chunk.
     pub chunk_sectors: u32,
     /// Sectors that the array uses of each member.
     pub member_size_sectors: u64,
     /// The number of slots; during a reshape the new number.
     pub raid_slots: u32,
-    /// The reshape in progress. `data_areas` has the places that members' data moves to.
+    /// The reshape in progress. `data_areas` has the positions that members' data moves to.
     pub reshape: Option<Reshape>,
     /// Data areas that change. Superblocks of other members keep their data area.
     pub data_areas: Vec<(MemberId, DataArea)>,
@@ -114,8 +114,8 @@ pub struct SuperblockState {
     /// Members that are still being filled, with the sectors of their data area that are up to
     /// date.
     pub recovered: Arc<[(MemberId, u64)]>,
-    /// Members whose bad-block log was written, and whether each log names any range. Superblocks
-    /// keep their statement about other members.
+    /// Members whose bad-block log was written, and whether each log names any range. For other
+    /// members, superblocks keep their last statement.
     pub bad_blocks: Arc<[(MemberId, bool)]>,
     /// The place of braid's own parity log, if that log names all sectors that may be in doubt.
     pub log_counts: Option<LogHome>,
@@ -163,13 +163,13 @@ pub struct UpdateTimes {
 }
 
 impl UpdateTimes {
-    /// The event count and time after an array's newest superblock, whatever the clock says now.
+    /// The event count and time of an array's newest superblock, from which later updates continue.
     #[must_use]
     pub fn after(newest: &Superblock) -> Self {
         Self::of_update(newest.state.events, newest.state.update_time)
     }
 
-    /// The event count and time after an update.
+    /// The event count and time of an update, from which later updates continue.
     #[must_use]
     pub fn of_update(events: u64, time: Timestamp) -> Self {
         Self { events, time }
@@ -181,9 +181,9 @@ impl UpdateTimes {
         self.time.next()
     }
 
-    /// The time of the update with this count. An update with the last count has the last time. A
-    /// later update has `now`, or, if the clock went back, a time just after the last time. The
-    /// counts of two updates in a row differ.
+    /// The time of the update with this event count. The last count again gives the last time. A
+    /// later update has `now`, or, if the clock went back, a time just after the last time. Two
+    /// updates in a row have different counts.
     pub fn of(&mut self, events: u64, now: Timestamp) -> Timestamp {
         if self.events != events {
             *self = Self { events, time: now.max(self.time.next()) };
@@ -194,9 +194,9 @@ impl UpdateTimes {
 
 /// The superblock that brings a member with fewer than `events` events to that count.
 ///
-/// One event behind is harmless: the member missed an update, but no write that the update allowed.
-/// If the next update then reached only some members, this member would be two behind the newest,
-/// and be called stale. So the array first brings it to the newest count, with the newest table.
+/// A member one event behind missed an update, but no write that the update allowed. If the next
+/// update then reached only some members, this member would be two events behind the newest, and be
+/// called stale. So the array first brings the member to the newest count, with the newest table.
 /// The new superblock is dirty if any member's superblock is.
 #[must_use]
 pub fn level_with(
@@ -219,7 +219,7 @@ pub fn level_with(
 /// Writes `state` into one member's superblock. `device_bytes` is the size of the member's device.
 ///
 /// # Errors
-/// If the superblock cannot express the shape. It then stays unchanged: a reshape tries that first.
+/// If the superblock cannot express the shape and stays unchanged. A reshape tries the shape first.
 pub fn apply_to(
     superblock: &mut Superblock,
     member: MemberId,
@@ -261,7 +261,7 @@ pub fn apply_to(
 
 /// The write to a member's bad-block log: the byte offset on the device, and the bytes to write
 /// there. Ranges count from `start_sector`, the start of the member's data at the opening of the
-/// array. In a reshape that is the lower of two data areas, and not the superblock's own offset.
+/// array. In a reshape that start is the lower of two data areas, not the superblock's own offset.
 ///
 /// # Panics
 /// If the member keeps no such log, or the log has no room: the array checks that before.
@@ -363,7 +363,7 @@ mod tests {
     const TIME: Timestamp = Timestamp { seconds: 1_800_000_000, microseconds: 0 };
     const MEMBERS: [MemberId; 2] = [MemberId(1), MemberId(4)];
 
-    /// The superblocks of device 1 of a RAID-5 of four, and of its spare, device 4.
+    /// The superblocks of device 1 of a RAID-5 of four members, and of its spare, device 4.
     fn superblocks(version: Version) -> [Superblock; 2] {
         let is_v1 = version.is_v1();
         let request = PlacementRequest {
@@ -442,7 +442,7 @@ mod tests {
         }
     }
 
-    /// A reshape has begun: a fifth slot comes, and chunks become half as long.
+    /// A reshape has begun: a fifth slot is added, and chunks become half as long.
     fn begun(data_areas: Vec<(MemberId, DataArea)>) -> ShapeState {
         ShapeState {
             level: Level::Raid5,
@@ -508,7 +508,7 @@ mod tests {
                 assert_eq!((told.to_bytes(), &told), (expected.to_bytes(), &expected));
                 assert_eq!((told.shape(), told.state.role), (own, Role::Active(member.0)));
 
-                // The superblock keeps the logs that the update does not name.
+                // The superblock keeps the data areas that the update does not name.
                 let mut on = begun(Vec::new());
                 let reshape = on.reshape.as_mut().expect("one is under way");
                 reshape.position_sectors = 1024;

@@ -21,10 +21,10 @@ impl Array {
         match action {
             UpkeepAction::TreatErring => self.treat_erring(now),
             UpkeepAction::TakeSpare => self.take_spare(now),
-            // The array records the replacement as a loss of the old member. Superblocks must have
-            // recorded before that the new member holds all data. Otherwise a power cut could leave
-            // some superblocks that call the old member out. The new member's own superblock would
-            // still say that it holds little.
+            // The array records the replacement as a loss of the old member. Before that,
+            // superblocks must have recorded that the new member holds all data. Otherwise a power
+            // cut could leave some superblocks that call the old member out. The new member's own
+            // superblock would still say that it holds little.
             UpkeepAction::Replace => {
                 let filled = self.roster.filled().expect("one holds all");
                 let is_said = self.tells_all();
@@ -39,7 +39,7 @@ impl Array {
         }
     }
 
-    /// Called when a flush for a job has ended: the flushed progress counts from now on.
+    /// Called when a flush for a job has ended: the job's flushed progress is durable.
     pub(super) fn note_offsets(&mut self, now: Instant) {
         let Some(saved) = self.jobs.flush_ended(now) else { return };
         let is_news = match saved {
@@ -84,7 +84,7 @@ impl Array {
         self.out.change_if(is_news);
     }
 
-    /// Writes every log that differs from its wanted content.
+    /// Writes every bad-block log that differs from its wanted content.
     fn write_bad_blocks(&mut self) {
         let due: SmallVec<[MemberId; 2]> = self.due_bad_blocks().collect();
         assert!(!due.is_empty(), "one is to be written");
@@ -107,15 +107,15 @@ impl Array {
         self.tell_bad_blocks(member);
     }
 
-    /// Gives shards the ranges of a member that its log names, or is about to name.
+    /// Gives shards the ranges of a member that its bad-block log names, or is about to name.
     pub(super) fn tell_bad_blocks(&mut self, member: MemberId) {
         let Some(bad) = self.bad_logs.bad_blocks(member) else { return };
         let is_news = self.roster.set_bad_blocks(member, bad);
         self.out.publish_if(is_news);
     }
 
-    /// Handles a member's failed rewrite of bad sectors: the sectors go into its log. If the log
-    /// has no room, the member is lost.
+    /// Handles a member's failed rewrite of bad sectors: the member's bad-block log gets the
+    /// sectors. If the log has no room, the member is lost.
     pub(super) fn is_unmended(&mut self, cause: Cause, range: BadRange) {
         let has_room = self.bad_logs.mark(cause.member, range);
         if !has_room {
@@ -124,9 +124,9 @@ impl Array {
         self.tell_bad_blocks(cause.member);
     }
 
-    /// Takes the outcome of a job's work. If some sectors cannot be computed, the logs of the
-    /// members that lack them name these sectors. When the logs are durable the job asks once more,
-    /// since clients may have written the sectors meanwhile; then the job gives the sectors up.
+    /// Takes the outcome of a job's work. If some sectors cannot be computed, the logs of members
+    /// that lack the sectors name them. When the logs are durable the job repeats the work, since
+    /// clients may have written the sectors meanwhile; then the job gives the sectors up.
     pub(super) fn work_done(&mut self, now: Instant, id: WorkId, outcome: Outcome) {
         let unmade = self.jobs.work_done(now, id, outcome);
         let passed = self.jobs.passed();

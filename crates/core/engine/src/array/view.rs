@@ -13,7 +13,7 @@ use crate::ranges::{BadBlocks, MemberRanges};
 /// Whether writes may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// The superblocks say "clean" or are being changed: a shard asks first
+    /// The superblocks say "clean" or are being changed: a shard must ask before it writes
     /// ([`crate::effect::Report::WantWrite`]).
     Closed,
     /// Writes may start: the superblocks say "active".
@@ -80,19 +80,19 @@ impl MemberView {
 /// The write-intent bitmap as shards see it: it says where writes may begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentView {
-    /// The bitmap's name. Reports about bits contain it.
+    /// The bitmap's name, which reports about bits contain.
     pub bitmap: BitmapId,
     /// Bits that are set durably on every member: writes may begin in their sectors.
     pub open: Arc<Bits>,
-    /// Grows when bits are taken back. A shard reports [`crate::effect::Report::Drained`] when the
-    /// writes before that have ended.
+    /// Grows when the array takes bits back. A shard reports [`crate::effect::Report::Drained`]
+    /// when its writes from before the revocation have ended.
     pub revocation: u64,
     /// Whether the bitmap is lockless: its marks record where no client has written, so the array
     /// needs clients' trims.
     pub is_lockless: bool,
     /// For a lockless bitmap: the bits of sectors in which redundancy agrees only where a client
-    /// has written. A client's data can be reconstructed there; parity is never modified by rmw.
-    /// Other sectors promise nothing.
+    /// has written. A client's data can be reconstructed in these sectors; parity is never modified
+    /// by rmw. Other sectors promise nothing.
     pub unsynced: Option<Arc<Bits>>,
 }
 
@@ -112,7 +112,7 @@ pub struct ArrayView {
     pub resync_offset: u64,
     /// The risk that the operator accepted where redundancy may not agree.
     pub accepted_risk: Option<Arc<AcceptedRisk>>,
-    /// Beyond `resync_offset`, only sectors of these bits are in doubt; `None` if all are.
+    /// Beyond `resync_offset`, only sectors of these bits are in doubt; `None` if all sectors are.
     pub doubt: Option<Arc<Bits>>,
     /// The write-intent bitmap, if the array has one.
     pub intent: Option<IntentView>,
@@ -170,7 +170,7 @@ impl ArrayView {
     }
 
     /// Whether redundancy was made to agree in all of these sectors, also where no client has
-    /// written. Writes that were interrupted do not matter here.
+    /// written. Interrupted writes do not matter here.
     #[must_use]
     pub fn is_synced(&self, sectors: &Range<u64>) -> bool {
         let unsynced = self.intent.as_ref().and_then(|intent| intent.unsynced.as_ref());
@@ -207,7 +207,7 @@ impl ArrayView {
         self.slots.get(usize::from(slot.0)).and_then(Option::as_ref)
     }
 
-    /// Whether `member` is in `slot`, or is the replacement there.
+    /// Whether `member` is in `slot`, or is the replacement in `slot`.
     #[must_use]
     pub fn has(&self, slot: Slot, member: MemberId) -> bool {
         self.member(slot).is_some_and(|one| one.id == member || one.replacement == Some(member))
@@ -257,8 +257,8 @@ impl ArrayView {
     }
 }
 
-/// Converts sectors of the array to md's unit of resync: sectors of each member, or on levels with
-/// copies of the array. A range that spans several chunks becomes whole rows.
+/// Converts sectors of the array to md's unit of resync: sectors of each member, or, on levels with
+/// copies, sectors of the array. A range that spans several chunks becomes whole rows.
 pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u32) -> Range<u64> {
     let sectors = u64::from(sectors);
     let Geometry::Stripe(stripe) = geometry else { return start.0..start.0 + sectors };
@@ -273,8 +273,8 @@ pub(super) fn resync_range(geometry: &Geometry, start: LogicalSector, sectors: u
     row..stripe.row_start(last.row).0 + chunk
 }
 
-/// All sectors of the array that the resync range covers in part: exactly those for which
-/// [`resync_range`] returns a part of the range.
+/// The array sectors that a resync range covers in part: exactly those for which [`resync_range`]
+/// returns a part of the range.
 pub(super) fn sectors_of_resync(geometry: &Geometry, range: &Range<u64>) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let Geometry::Stripe(stripe) = geometry else {

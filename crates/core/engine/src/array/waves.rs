@@ -3,10 +3,10 @@
 //!
 //! A device writes a sector whole or not at all, but not a superblock of several sectors. A torn
 //! superblock has new and old sectors, its checksum fits neither, and its member is lost at the
-//! next start. So long superblocks whose tables change are written in waves, each only after the
-//! one before is durable. Superblocks that tear together lie in one wave. All waves before the torn
-//! one have the new superblock, all waves after it the old one. These are one event apart, so their
-//! members form the array.
+//! next start. So long superblocks whose tables change are written in waves, each wave only after
+//! the one before is durable. Superblocks that tear together lie in one wave. All waves before the
+//! torn one have the new superblock, all waves after it the old one. New and old superblocks are
+//! one event apart, so their members form the array.
 //!
 //! ```text
 //!   RAID-1 of 4     0 1 │ 2 3        either half starts alone
@@ -18,15 +18,15 @@
 //!     0 holds all now                0 counts as lost until its own superblock is new
 //! ```
 //!
-//! This file does not know bytes, nor whether a table has changed: the caller does.
+//! This file handles no bytes, and the caller knows whether a table has changed.
 
 use braid_geometry::Slot;
 
-/// Whether the array can do without the slots for which the function is true.
+/// Tells whether the array can do without the slots for which the function is true.
 pub(crate) type Survives<'a> = &'a dyn Fn(&dyn Fn(Slot) -> bool) -> bool;
 
 /// Takes the next wave out of `waiting`. `survives` says whether the array can do without slots. A
-/// member without a slot is in any wave: its superblock can tear without harm.
+/// member without a slot goes into any wave: its superblock can tear without harm.
 pub(crate) fn next_wave<T>(
     (slots, survives): (u16, Survives<'_>),
     is_lost: &dyn Fn(Slot) -> bool,

@@ -3,14 +3,15 @@
 //! Every request to a member is stamped with the time of the turn that submits it. While requests
 //! are in flight, the array gets the latency of reads and the age of the requests every
 //! [`REPORT_MS`]. The driver may hold writes back, which is not the member's fault. So a write
-//! counts only once it is older than the longest such time. The array submits superblock writes and
-//! flushes itself, so they are not measured here.
+//! counts only once it is older than the longest hold-back time. The array submits superblock
+//! writes and flushes itself, so they are not measured here.
 //!
 //! A member that sits out gets a small read every [`PROBE_MS`], so that the array notices when the
-//! member is well again. The read goes to the place that was read last, or else to the first, into
-//! a block of its own. No request waits for a probe; a shard has one probe at a time.
+//! member is well again. This probe reads the member's sectors that were read last, or else its
+//! first sectors, into a block of its own. No request waits for a probe; a shard has one probe at a
+//! time.
 //!
-//! While the array does not watch, none of this costs anything.
+//! While the array does not watch its members, measuring and probing cost nothing.
 
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// The request's age; `None` if the age does not count yet.
+    /// The age of a request in flight, for a write beyond its hold-back time; `None` if none
+    /// counts.
     fn age_ns(&self, now: Instant, write_slack_ms: u64) -> Option<u64> {
         let slack_ns = if self.is_read { 0 } else { write_slack_ms.saturating_mul(1_000_000) };
         let age_ns = now.0.saturating_sub(self.since.0).max(1);
@@ -62,7 +64,7 @@ struct Latencies {
 #[derive(Debug)]
 pub(crate) struct Clocks {
     watches: bool,
-    /// The stamps of requests in flight. The lower half of a request's name is its index here.
+    /// The stamps of requests in flight; a stamp's index is the lower half of its request's name.
     stamps: Vec<Stamp>,
     members: Vec<Latencies>,
     is_any_out: bool,
@@ -159,7 +161,7 @@ impl Clocks {
         self.next_report.get_or_insert(now.plus_milliseconds(REPORT_MS));
     }
 
-    /// Notes the place of a client's read or write, for a probe.
+    /// Notes the place of a client's read, for a probe.
     pub(crate) fn note_place(&mut self, slot: Slot, sector: MemberSector, sectors: u32) {
         let known = &mut self.members[usize::from(slot.0)];
         known.last_read = Some((sector, sectors.min(PROBE_SECTORS)));
@@ -198,8 +200,8 @@ impl Clocks {
             let oldest = own.filter_map(|stamp| stamp.age_ns(now, slack_ms)).max();
             let (completed, sum_ns) = (known.completed, known.sum_ns);
             (known.completed, known.sum_ns) = (0, 0);
-            // One more report follows when no request is old any more, so that the array drops the
-            // last age.
+            // Once no request is old any more, one more report follows, so that the array drops the
+            // age that it got last.
             let was_old = std::mem::replace(&mut known.was_old, oldest.is_some());
             if completed > 0 || was_old || oldest.is_some() {
                 let mean_ns = sum_ns / u64::from(completed.max(1));
@@ -257,7 +259,7 @@ mod tests {
         },
     };
 
-    /// Requests in flight count, and no latency is reported twice.
+    /// The age of a request in flight is reported, and no latency is reported twice.
     #[test]
     fn age_and_mean_are_told() {
         let mut clocks = Clocks::new(2);
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(told, [50, 100]);
     }
 
-    /// A reported age is taken back, even if no request that counts has ended.
+    /// A report of age 0 follows the end of an old write, even if no read has ended.
     #[test]
     fn an_old_write_that_ends_is_taken_back() {
         let mut clocks = Clocks::new(1);

@@ -1,8 +1,8 @@
-//! The state that the three families share: the view, the pieces, the effects on their way out.
+//! The state that the three families share: the view, the pieces, the effects not yet polled.
 //!
-//! The shard's side of the write-intent bitmap lives here too: a write asks for bits that are not
-//! open (`want_bits`) and waits until a view grants them (`grant_intent`). The shard reports the
-//! bits under which writes began (`tell_touched`).
+//! It includes the shard's side of the write-intent bitmap. The shard requests the bits that a
+//! write lacks (`want_bits`), and the write waits until a view grants them (`grant_intent`). The
+//! shard reports the bits under which writes began (`tell_touched`).
 
 use braid_sim_hooks::{Bug, Mark, planted, reached, spoiled};
 use std::collections::VecDeque;
@@ -67,11 +67,11 @@ pub(crate) struct Common {
     /// Bits under which writes began since the array's last query.
     touched: Option<Bits>,
     trims: Trims,
-    /// The bitmap and the revocation whose earlier writes are not yet reported as ended.
+    /// The bitmap and its revocation, until all earlier writes are reported as ended.
     undrained: Option<(BitmapId, u64)>,
     /// Writes in flight that cover bad ranges of their member: request, member, and range.
     over_bad: Vec<(IoId, MemberId, (MemberSector, u32))>,
-    /// Writes over bad ranges that have ended, as long as the view still names the ranges.
+    /// Ended writes over bad ranges, as long as the view still names the ranges.
     made_good: Vec<(MemberId, (MemberSector, u32))>,
 }
 
@@ -132,7 +132,7 @@ impl Common {
         }
     }
 
-    /// Reports to the array a request that has ended, if it wrote over bad ranges.
+    /// Reports to the array an ended request that wrote over bad ranges.
     fn end_over_bad(&mut self, done: &MemberIoDone) {
         let Some(index) = self.over_bad.iter().position(|(id, ..)| *id == done.id) else { return };
         let (_, member, (start, sectors)) = self.over_bad.swap_remove(index);
@@ -145,13 +145,13 @@ impl Common {
         }
     }
 
-    /// Writes over bad ranges that have ended, while the view still names the ranges.
+    /// Ended writes over bad ranges, while the view still names the ranges.
     pub(crate) fn made_good(&self) -> &[(MemberId, (MemberSector, u32))] {
         &self.made_good
     }
 
-    /// Submits a member request under the family's own name for it; the view must contain the
-    /// member (I6). A write goes to the member's replacement as well.
+    /// Submits a request to the member in `slot`, under the family's name `id`. The view must
+    /// contain the member (I6). A write goes to the member's replacement as well.
     pub(crate) fn submit(
         &mut self,
         (id, slot): (IoId, Slot),
@@ -219,8 +219,8 @@ impl Common {
         !self.pairs.is_empty()
     }
 
-    /// [`Self::note_done`] for a request that may be one of a pair. Returns the family's result
-    /// once it is final.
+    /// Called after [`Self::note_done`] for a request that may be one of a pair. Returns the
+    /// family's result once that result is final.
     #[inline(never)]
     pub(crate) fn pair_done(&mut self, done: MemberIoDone) -> Option<MemberIoDone> {
         match self.pairs.ended(&self.view, done) {
@@ -235,9 +235,9 @@ impl Common {
         }
     }
 
-    /// The parts of a family's request in flight at members that left: the request itself, the
-    /// paired write to the replacement, or both. `is_copy` if the request is for the replacement
-    /// alone.
+    /// For a family's request, the member requests that are in flight at members that left: the
+    /// request itself, the paired write to the replacement, or both. `is_copy` if the request is
+    /// for the replacement alone.
     pub(crate) fn out_at(
         &self,
         departures: &Departures,
@@ -376,8 +376,7 @@ impl Common {
         member.into_iter().for_each(|member| self.report(Report::Mended { member }));
     }
 
-    /// Counts a failed read. A member that is gone is reported here; the family handles a bad
-    /// sector.
+    /// Called when a read failed: reports a member that is gone. The family handles a bad sector.
     pub(crate) fn note_read_fault(&mut self, slot: Slot, fault: MemberFault) {
         if fault.kind == FaultKind::Gone && self.still_in(slot, fault.cause.member) {
             self.report_failed(fault);
@@ -423,8 +422,8 @@ impl Common {
         }
     }
 
-    /// Whether `member` is still in `slot` or its replacement, so that its missed write is
-    /// unrecorded.
+    /// Whether `member` still occupies `slot`, or is the replacement there, so that its missed
+    /// write is not yet recorded.
     pub(crate) fn still_in(&self, slot: Slot, member: MemberId) -> bool {
         self.view.has(slot, member)
     }
@@ -624,12 +623,12 @@ impl Common {
         self.pieces.kept_sectors_with(piece)
     }
 
-    /// Adds a part to `piece`, which was acknowledged early.
+    /// Adds to `piece` a part that was acknowledged early.
     pub(crate) fn keep_part(&mut self, piece: PieceKey) {
         self.pieces.keep(piece);
     }
 
-    /// Acknowledges a part of `piece` before the members have it.
+    /// Acknowledges a part of `piece` before the members have its data.
     pub(crate) fn part_kept(&mut self, piece: PieceKey) {
         assert_eq!(self.view.gate, Gate::Open, "no write is answered early unless it may go on");
         self.pieces.keep(piece);
@@ -662,8 +661,8 @@ impl Common {
         self.replies.push_back(reply);
     }
 
-    /// Reports to the array that the view is in force. Then, if all writes from before a revocation
-    /// have ended, reports that too.
+    /// Reports to the array that the view is in force, and that all writes from before a revocation
+    /// have ended, each as soon as it is true.
     pub(crate) fn confirm_view(&mut self) {
         let is_drained = !self.pieces.has_writes_before();
         if !is_drained && self.undrained.is_some() {
@@ -684,7 +683,7 @@ impl Common {
     }
 }
 
-/// A set without bits, of the same shape.
+/// An empty set of bits, for as many sectors as `bits`.
 fn empty_like(bits: &Bits) -> Bits {
     Bits::none(bits.sectors(), bits.sectors_each())
 }

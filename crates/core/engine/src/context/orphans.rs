@@ -1,8 +1,8 @@
 //! Requests that were in flight at members when these members left the array.
 //!
 //! A disk that hangs may answer in ten seconds, or never. So its requests end for their owners when
-//! a view without the disk arrives, as if the disk had failed them. Their memory stays reserved
-//! until the disk ends the requests: it may still read and write that memory.
+//! a view without the disk arrives, as if the disk had failed them. The memory of such a request
+//! stays reserved until the disk ends the request: the disk may still read and write that memory.
 //!
 //! ```text
 //!   under way ──a view without the member──▶ orphan: the owner hears an error
@@ -26,7 +26,7 @@ pub(crate) enum ReservedMemory {
     Payload(PieceKey),
     /// The blocks and payloads of a batch, named by the number of its frame.
     Frame(u32),
-    /// The blocks of a read or of background work, named by its place.
+    /// The blocks of a read or of background work, named by its index.
     Place(u32),
 }
 

@@ -1,6 +1,6 @@
 //! Writes that go to two members: a member in a slot, and its replacement.
 //!
-//! A family asks for one write, and gets one result when both writes have ended. If the replacement
+//! A family submits one write, and gets one result when both writes have ended. If the replacement
 //! has missed the write, the result waits for a view in which the replacement is out. An earlier
 //! answer would promise data that a restart could take back, since superblocks still call the
 //! replacement good up to its offset (I4).
@@ -52,7 +52,7 @@ pub(super) enum PairResult {
 }
 
 impl Pairs {
-    /// Pairs the write with this name; returns the name for the write to the replacement.
+    /// Pairs the write `id` with a write to `replacement`; returns the name of the second write.
     pub(super) fn begin(&mut self, id: IoId, slot: Slot, replacement: MemberId) -> IoId {
         assert_eq!(id.0 & OF_REPLACEMENT, 0, "a family's own name");
         let pair = Pair { slot, replacement, of_member: None, of_replacement: None };

@@ -1,4 +1,4 @@
-//! A shard's pieces, each counted down to its answer, and payloads needed beyond the answer.
+//! A shard's pieces, each answered after its last part, and payloads needed after the answer.
 //!
 //! ```text
 //!   begin ──▶ parts out ──last part done──▶ answered ──nothing kept──▶ forgotten
@@ -56,15 +56,14 @@ pub(crate) struct Pieces {
     /// Flips when bits are taken back, and so separates writes with intent into two generations.
     generation: bool,
     writes_before: u32,
-    /// Writes that wait for their intent, or are refused, with their extents. One part of each
-    /// stands for its answer ([`Self::hold_answer`]).
+    /// Writes that wait for their intent, or are refused, with their extents. Each write has one
+    /// part that stays open while the answer is held ([`Self::hold_answer`]).
     unanswered: Vec<(PieceKey, Extent)>,
     kept_sectors: u64,
 }
 
 impl Pieces {
-    /// Takes a piece in, with one part. A write without intent is prepared, but not sent to
-    /// members.
+    /// Adds a piece, with one part. A write without intent is prepared, but not sent to members.
     pub(crate) fn begin(&mut self, piece: &Piece, has_intent: bool) -> PieceKey {
         assert!(piece.sectors > 0, "a piece has sectors");
         let is_write = piece.operation.is_write();
@@ -189,7 +188,7 @@ impl Pieces {
         }
     }
 
-    /// The value of `kept_sectors` if a part of this piece were kept too.
+    /// The value of `kept_sectors` if a part of this piece were acknowledged early too.
     pub(crate) fn kept_sectors_with(&mut self, key: PieceKey) -> u64 {
         let entry = self.entry(key);
         let more = if entry.kept == 0 { u64::from(entry.sectors) } else { 0 };
@@ -236,15 +235,15 @@ impl Pieces {
         Some(reply)
     }
 
-    /// Notes that a kept part is lost. Its piece fails with `fault` if it is not answered yet.
+    /// Notes that a part acknowledged early is lost. An unanswered piece then fails with `fault`.
     pub(crate) fn part_lost(&mut self, key: PieceKey, fault: Fault) {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "what is lost was kept");
         entry.worst = entry.worst.max(Some(fault));
     }
 
-    /// Called when a kept part has been written, or never can be. After the last kept part, returns
-    /// the request whose payload this piece no longer needs.
+    /// Called when a part acknowledged early has been written, or never can be. After the last such
+    /// part, returns the request whose payload this piece no longer needs.
     pub(crate) fn release_payload(&mut self, key: PieceKey) -> Option<RequestId> {
         let entry = self.entry(key);
         assert!(entry.kept > 0, "a payload was released twice");

@@ -1,14 +1,14 @@
-//! Clients' trims as a shard knows them: trims turn marks of a lockless bitmap back to unwritten.
+//! A shard's record of clients' trims. Trims turn marks of a lockless bitmap back to unwritten.
 //!
-//! Clients have to trim all of a mark, by one trim or several, on one shard or on several. The
-//! array joins the shards' reports ([`crate::effect::Report::Trimmed`]). A sector has one shard,
-//! whose families carry out overlapping requests in order of arrival. So a shard sees by itself
-//! whether a write followed a trim, and takes back its report
+//! Clients have to trim all sectors of a mark, by one trim or several, on one shard or on several.
+//! The array joins the shards' reports ([`crate::effect::Report::Trimmed`]). A sector has one
+//! shard, whose families carry out overlapping requests in order of arrival. So a shard sees by
+//! itself whether a write followed a trim, and takes back its report of the trim
 //! ([`crate::effect::Report::WrittenAgain`]).
 //!
 //! # Invariants
-//! - No mark becomes unwritten to which a client has written since its trim: the shard reports the
-//!   write before it reports that the write is over
+//! - A mark to which a client has written since its trim does not become unwritten: the shard
+//!   reports the write before it reports that the write is over
 //!   [check: what_is_written_after_it_was_given_up_stays_written].
 
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! The members that writes have reached since the last report: the next flush must include them.
 //!
-//! A note is made by slot, which costs a write next to nothing, and is kept by member. In the next
-//! view a slot may have another member, and the number of slots may differ
+//! A write is noted by slot, which costs next to nothing. At a new view, the notes are turned into
+//! members: a slot may have another member then, and the number of slots may differ
 //! `[check: members_are_told_of_whatever_becomes_of_their_slots]`.
 
 use braid_geometry::Slot;

@@ -1,4 +1,4 @@
-//! Levels without redundancy: linear and 0. Each sector has one place; an error there is final.
+//! Levels without redundancy: linear and 0. Each sector is stored once; its error is final.
 //!
 //! A piece is cut at each change of member. Each extent goes straight between the client's payload
 //! and the member. Overlapping writes need no order here: one member receives all of them, and a

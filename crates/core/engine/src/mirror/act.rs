@@ -50,8 +50,7 @@ impl Work {
             // The copy could not be mended, and stays bad.
             Err(_) if self.stage == Stage::Mend => {}
             Err(fault) => {
-                // The member that got the request: another member may have come to its slot
-                // meanwhile.
+                // The member that got the request; its slot may have another member by now.
                 let member = fault.cause.member;
                 if common.still_in(slot, member) {
                     self.is_full |= fault.kind == FaultKind::NoSpace;

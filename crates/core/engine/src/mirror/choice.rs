@@ -1,11 +1,11 @@
 //! Chooses the copy to read.
 //!
-//! Where copies agree, it chooses a copy whose member's last read ended where this read starts,
-//! else the copy of the least busy member. It chooses a *write-mostly* member only if no other copy
+//! Where copies agree, the choice is a copy whose member's last read ended where this read starts,
+//! else the copy of the least busy member. A *write-mostly* member is chosen only if no other copy
 //! exists [check: a_write_mostly_member_is_read_only_where_no_other_copy_is]. Copies may differ
 //! beyond the resync offset after a crash, and once writes are refused because one was left half
-//! done. There the choice is always the first readable copy, in md's order. So two reads never
-//! return different data, and md's resync agrees with them.
+//! done. Where copies may differ, the choice is always the first readable copy, in md's order. So
+//! two reads never return different data, and md's resync agrees with them.
 
 use braid_geometry::{MemberSector, Slot};
 use braid_sim_hooks::{Bug, Point, planted, sometimes, spoiled};

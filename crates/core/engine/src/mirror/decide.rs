@@ -20,11 +20,11 @@
 //! | Write | no  | locked     |                                   | Finish |                     |
 //! | Mend  | no  | locked     |                                   | Finish |                     |
 //!
-//! *Out*: a request is outstanding. *Its holders*: those that hold the range. *Without it*: without
-//! the member.
+//! *Out*: a request is outstanding. *Its holders*: the works that hold the range. *Without it*:
+//! without the member.
 //!
 //! The first row that fits is taken. A read locks its range only when a copy has failed: the range
-//! must not change while it is mended. [check: the_table_is_total]
+//! must not change while the copy is mended. [check: the_table_is_total]
 
 use braid_sim_hooks::{Mark, reached};
 
@@ -82,7 +82,7 @@ pub(super) enum Action {
     Read,
     /// Begin the read again, in two parts.
     Halve,
-    /// Write the copies that failed from the payload.
+    /// Write the payload to the copies that failed.
     Mend,
     /// Write every copy.
     Write,

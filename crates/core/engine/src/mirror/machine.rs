@@ -83,7 +83,7 @@ pub(super) enum Owner {
     Work(LockKey),
     Abandoned,
     Probe,
-    /// Background work, named by its place.
+    /// Background work, named by the index of its entry.
     Background(u32),
 }
 
@@ -186,8 +186,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Continues writes under a new view. These writes waited for superblocks before they began or
-    /// were answered.
+    /// Continues, under a new view, the writes that waited for superblocks before they began or
+    /// before they were answered.
     pub(crate) fn handle_view(&mut self, common: &mut Common, geometry: &MirrorGeometry) {
         if self.geometry != *geometry {
             assert_eq!(self.geometry.slots(), geometry.slots(), "the arena has a block for each");
@@ -221,8 +221,8 @@ impl Mirror {
         self.settle(common);
     }
 
-    /// Called when members left: ends their requests for the works that own them. Returns these
-    /// requests.
+    /// Called when members left: ends the requests at these members for the requests' owners.
+    /// Returns the requests.
     pub(crate) fn leave(
         &mut self,
         common: &mut Common,
@@ -376,7 +376,7 @@ impl Mirror {
         self.ready.push_back(key);
     }
 
-    /// The slot and the place of every copy of the extent.
+    /// The slot and the first sector of every copy of the extent.
     pub(super) fn copies(&self, extent: &Extent) -> SmallVec<[(Slot, MemberSector); 4]> {
         let start = extent.start();
         (0..self.geometry.copies()).map(|copy| self.geometry.copy(start, copy)).collect()

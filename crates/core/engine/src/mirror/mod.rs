@@ -7,8 +7,8 @@
 //!               └─some failed──▶ report; hold until a view without them arrives ▶ unlock, answer
 //! ```
 //!
-//! A copy whose member sits out is read if no other exists. Reads in flight at a member that begins
-//! to sit out are abandoned: another copy is read into the payload's shadow buffer
+//! A copy whose member sits out is read if no other copy exists. Reads in flight at a member that
+//! begins to sit out are abandoned: another copy is read into the payload's shadow buffer
 //! ([`crate::buffer`]), once for each read. The abandoned read ends late and changes nothing
 //! [check: a_late_read_changes_no_answer].
 //!
@@ -24,8 +24,8 @@
 //!
 //! Four files: [`mod@facts`] folds the work on an extent into a small value, [`mod@decide`] is the
 //! pure table. [`act`] changes the state and emits effects; [`machine`] holds the state. [`choice`]
-//! chooses the copy to read. [`background`] does the work that no client asked for, as a machine of
-//! its own; the two meet at the range lock.
+//! chooses the copy to read. [`background`] does the work that no client requested, as a machine of
+//! its own; the two machines share the range lock.
 //!
 //! The range lock gives all copies the same order of overlapping writes, and keeps a repair from
 //! putting old bytes over new ones [check: overlapping_writes_reach_copies_in_one_order].

@@ -12,7 +12,7 @@ pub(super) enum Phase {
     Done,
 }
 
-/// A count, as far as the table distinguishes counts.
+/// A count as the decision table distinguishes counts: none, one, or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     None,
@@ -40,9 +40,9 @@ pub(super) struct Facts {
     pub(super) has_step: bool,
     /// Whether a read of more than one sector failed.
     pub(super) may_split: bool,
-    /// Number of missing columns that were being written.
+    /// Number of missing columns that the interrupted write covers.
     pub(super) lacks_written: Count,
-    /// Number of missing columns that were kept.
+    /// Number of missing columns that the interrupted write does not cover.
     pub(super) lacks_kept: Count,
     /// Whether the log has partial parity for the step.
     pub(super) has_partial: bool,

@@ -1,7 +1,7 @@
-//! The replay itself: steps one after the other, then the end.
+//! The machine of a log's replay: steps one after the other, then the end.
 //!
 //! A step is at most [`STEP_SECTORS`] of one part, cut at the edges of members' readable ranges: so
-//! a bad or unrecovered sector costs itself and no more. Its columns are read at once.
+//! a bad or unrecovered sector affects no other sector. All columns of a step are read at once.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -399,8 +399,8 @@ impl Replay {
         }
     }
 
-    /// Whether superblocks may say clean: all members must be present. A member that comes back
-    /// brings its own log, and data that does not fit the parity.
+    /// Whether superblocks may say clean: all members must be present. A member that returns brings
+    /// its own log, and data that does not fit the parity.
     fn may_settle(&self) -> bool {
         let is_whole = |member: &Option<Member>| {
             member.as_ref().is_some_and(|member| member.recovered_sectors == u64::MAX)
@@ -485,7 +485,7 @@ impl Replay {
     }
 
     /// Computes parity as the sum of all data, or of the columns being written and partial parity.
-    /// For Q, computes a missing column that was being written from P.
+    /// For Q, computes from P a missing column that was being written.
     fn compute(&mut self, from_partial: bool, from_p: bool) {
         if from_p {
             self.note_unsettled();
@@ -543,8 +543,7 @@ impl Replay {
         self.phase = Phase::Between;
     }
 
-    /// Notes the missing columns that were being written: they get the value that parity gives
-    /// them.
+    /// Notes the missing columns that were being written: parity gives these columns their value.
     fn note_unsettled(&mut self) {
         let Step { part, reads, p_read, .. } = self.step.as_ref().expect("it was read");
         let is_there = |slot: Slot| {

@@ -6,13 +6,13 @@
 //! and writes, and a driver does them ([`run()`] is the one interpreter). No machine of the array
 //! exists yet, and no client.
 //!
-//! It does not read logs (`braid_ondisk::ppl_log`), nor choose the members that count (assembly).
+//! This machine reads no logs (`braid_ondisk::ppl_log`), and chooses no members (assembly).
 //!
 //! # Algebra
 //!
 //! A record names the columns that were being written, and holds the exclusive-or of the other
-//! columns of its rows: the *partial parity*. It was durable before any of the write. With data D,
-//! of which the columns W were being written and the columns K were kept:
+//! columns of its rows: the *partial parity*. The record was durable before any part of the write.
+//! With data D, of which the columns W were being written and the columns K were kept:
 //!
 //! ```text
 //!   partial = sum of K                            as long as the record counts: K is not written
@@ -26,14 +26,14 @@
 //! | not all of W | what it is: parity gives the missing column its value (1) |
 //! | no parity, as its member is missing | nothing: so is the log. Data is all present |
 //!
-//! (1) The value is old or new if the write had ended; of a write that was cut short, any. All of K
-//! is present, as RAID-4 and RAID-5 bear one loss.
+//! (1) The value is old or new if the write had ended; of a write that was cut short, any value.
+//! All of K is present, as RAID-4 and RAID-5 bear one loss.
 //!
 //! On RAID-6 the log of P is replayed as above. The log of Q is replayed by itself in the same way,
 //! with columns multiplied as Q has them. Two members may be missing (and a sector of a third
-//! unreadable, for now), and one missing member may be a column m of W. Then P gives its value, and
-//! Q is made to agree: otherwise a second missing column would be computed from two sums that do
-//! not fit each other:
+//! unreadable, for now), and one missing member may be a column m of W. Then P gives m its value,
+//! and Q is made to agree with P: otherwise a second missing column would be computed from two sums
+//! that do not fit each other:
 //!
 //! | Missing columns | Q becomes |
 //! |---|---|
@@ -42,8 +42,8 @@
 //! | m, and any of K | the sum of W and Q's partial parity; m = P + rest of W + P's partial one |
 //! | m, and P; or two of W | what it is |
 //!
-//! A record for Q without one for P, or the other way round, was never durable on both, so its
-//! write had not begun; or it is over.
+//! A record that only one of the two logs has was never durable in both, so its write had not
+//! begun; or its write has ended.
 //!
 //! A replay never writes data, and the new parity depends on data and log alone. So a replay may be
 //! cut short anywhere and done again, on the same members or without one of them.

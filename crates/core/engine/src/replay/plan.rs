@@ -43,7 +43,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The part of `self` that has only `sectors`, which count from its first sector.
+    /// The part of `self` that has only `sectors`, which count from the first sector of `self`.
     pub(super) fn some(&self, sectors: Range<u64>) -> Self {
         let Range { start, end } = sectors;
         let sectors = self.sectors.start + start..self.sectors.start + end;

@@ -11,7 +11,7 @@ const SECTOR_LENGTH: usize = 512;
 const _: () = assert!(SECTOR_LENGTH as u64 == SECTOR_BYTES, "as long as everywhere else");
 
 /// The driver's members, by slot. Each call returns whether it succeeded; the driver keeps the
-/// reason.
+/// reason of a failure.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
@@ -22,7 +22,7 @@ pub trait Devices {
     fn write(&mut self, slot: Slot, sectors: Range<u64>, bytes: &[u8]) -> bool;
     /// Makes the member's written sectors durable.
     fn flush(&mut self, slot: Slot) -> bool;
-    /// Writes that the member is clean to its superblock, durably.
+    /// Marks the member clean in its superblock, durably.
     fn record_clean(&mut self, slot: Slot) -> bool;
     /// Makes the slot's log void, durably.
     fn void(&mut self, slot: Slot) -> bool;
@@ -80,7 +80,7 @@ fn bytes(sectors: u64) -> usize {
     usize::try_from(sectors).expect("a step is small") * SECTOR_LENGTH
 }
 
-/// Replays to the end.
+/// Runs the replay to its end.
 ///
 /// # Errors
 /// If a member failed a request.

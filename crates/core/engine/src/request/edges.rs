@@ -1,12 +1,13 @@
 //! Requests in bytes: checks them, and plans them as steps in sectors.
 //!
-//! The engine counts in sectors. A write that covers part of a sector must keep the rest. So the
-//! sectors at its edges are read, the client's bytes laid over them, and the whole written back.
+//! The engine counts in sectors. A write that covers part of a sector must keep the sector's other
+//! bytes. So the sectors at its edges are read, the client's bytes are laid over them, and the
+//! sectors are written back.
 //!
-//! It stands between a front end, which speaks of bytes, and [`super::Request`]. A driver calls
-//! [`check`], makes a [`RequestPlan`], and passes the [`super::WriteAdmission`] if the plan has a
-//! [`RequestPlan::mode`]. Then it carries out one [`Step`] after another until the plan answers. No
-//! step touches memory here: [`Patch`] says where bytes go, the driver moves them.
+//! This file stands between a front end, which counts in bytes, and [`super::Request`]. A driver
+//! calls [`check`], makes a [`RequestPlan`], and passes the [`super::WriteAdmission`] if the plan
+//! has a [`RequestPlan::mode`]. Then it carries out one [`Step`] after another until the plan
+//! answers. No step touches memory here: [`Patch`] says where bytes go, the driver moves them.
 //!
 //! ```text
 //!                 ┌──────── around: whole sectors ────────┐

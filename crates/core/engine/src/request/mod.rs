@@ -1,9 +1,9 @@
 //! Client requests: their operations and faults, and how a request is cut into pieces.
 //!
 //! A request covers any range of the array. [`Split`] cuts it where ownership changes (a region
-//! belongs to one shard); each [`Piece`] is answered by its shard with one reply, and [`Progress`]
-//! folds the replies into the client's one answer. Requests in bytes are plans of such requests
-//! ([`RequestPlan`]), and pass a [`WriteAdmission`].
+//! belongs to one shard). Each [`Piece`] is answered by its shard with one reply, and [`Progress`]
+//! folds the replies into the client's one answer. A request in bytes becomes a plan of requests in
+//! sectors ([`RequestPlan`]), and passes a [`WriteAdmission`].
 
 mod edges;
 mod operation;

@@ -51,14 +51,14 @@ pub struct Request {
     pub sectors: u64,
 }
 
-/// The reason why a request failed. Ordered from mild to grave; if its pieces fail differently, the
-/// gravest fault counts.
+/// The reason why a request failed. Ordered from mild to grave; if a request's pieces fail
+/// differently, the gravest fault counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{}", self.words())]
 pub enum Fault {
     /// The array does not allow writes, because of its state or because it was opened read-only.
     ReadOnly,
-    /// More members cannot be read here than the level tolerates.
+    /// More members cannot be read in the request's range than the level tolerates.
     Unreadable,
     /// An acknowledged write to these sectors could not be carried out. The members hold older data
     /// there, so reads fail until a client writes the sectors again.

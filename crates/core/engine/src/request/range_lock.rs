@@ -1,8 +1,8 @@
 //! Order among overlapping writes: a first-come, first-served lock on ranges of sectors.
 //!
 //! Two copies of a mirror must not see two overlapping writes in different orders, and a repair
-//! must not put old bytes over new ones. Work that changes copies holds its range meanwhile. Later
-//! work that overlaps a held or an awaited range waits, so that no work starves
+//! must not put old bytes over new ones. So work that changes copies locks its range. Later work
+//! that overlaps a locked or an awaited range waits, so that no work starves
 //! [check: waiters_are_served_in_order].
 
 use braid_sim_hooks::{Bug, spoiled};

@@ -43,8 +43,8 @@ pub struct Regions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NewRegions {
     sectors: u64,
-    /// The border. Forwards, the sectors below it are in the new shape; backwards, the sectors from
-    /// it on are.
+    /// The border. Forwards, the sectors below the border are in the new shape; backwards, the
+    /// sectors from the border on are.
     position: u64,
     backwards: bool,
 }

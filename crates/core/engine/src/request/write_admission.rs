@@ -5,9 +5,9 @@
 //! aligns), so each has the array to itself. First come, first served: no write overtakes another,
 //! so neither kind starves the other [check: no_write_overtakes_or_starves].
 //!
-//! It is pure, like the rest of the engine. A driver calls [`WriteAdmission::enter`], begins the
-//! write once [`WriteAdmission::is_admitted`], and calls [`WriteAdmission::leave`] at its end.
-//! Neither the runtime nor the simulator blocks: they queue writes that may not begin yet.
+//! The admission is pure, like the rest of the engine. A driver calls [`WriteAdmission::enter`],
+//! begins the write once [`WriteAdmission::is_admitted`], and calls [`WriteAdmission::leave`] at
+//! its end. Neither the runtime nor the simulator blocks: they queue writes that may not begin yet.
 //!
 //! ```text
 //!   enter ─▶ waiting: shared, exclusive, ... ─▶ admitted: many shared, or one exclusive ─▶ leave

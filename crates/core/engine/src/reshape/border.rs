@@ -1,5 +1,5 @@
-//! The border between the two shapes during a reshape: which requests may begin, and when those
-//! from before the last move of the border have ended.
+//! The border between the two shapes during a reshape: which requests may begin, and when the
+//! requests from before the last move of the border have ended.
 //!
 //! ```text
 //!   hold(window) ─▶ earlier requests end ─▶ is_passed ─▶ the window moves, and is recorded
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Requests are counted in generations; a new one begins with each [`Border::hold`]. While a window
-//! moves, its writes wait. Its reads go to the old shape, unless the window is in place: then its
-//! reads wait too, because its writes overwrite the old data. A reader may be slow. So the next
-//! window begins only when all requests of earlier generations have ended: none of them can then
-//! read a place that this window overwrites.
+//! moves, clients' writes to it wait. Clients' reads of it go to the old shape, unless the window
+//! is in place: then these reads wait too, because the move overwrites the old data. A reader may
+//! be slow. So the next window begins only when all requests of earlier generations have ended:
+//! none of them can then read a sector that the next window overwrites.
 //!
 //! A request waits for one window at most: after each window all waiting requests begin.
 //! [check: a_request_waits_for_one_window]
@@ -28,7 +28,7 @@ pub struct BorderTicket(u64);
 #[derive(Debug, Default)]
 pub struct Border {
     held: Option<HeldWindow>,
-    /// Sectors whose requests fail.
+    /// Sectors for which every request fails.
     failed: Option<Range<u64>>,
     generation: u64,
     /// Requests of each generation that have not ended.

@@ -1,12 +1,11 @@
-//! The superblocks of a change of shape that begins while no superblock is written: the change of
-//! an array without redundancy.
+//! The superblocks that begin a change of shape of an array without redundancy.
 //!
-//! Such an array writes no superblocks while it runs. So the driver stops the array, writes these
-//! superblocks, and opens the array anew. It writes newcomers as spares first, with the array's
-//! event count, and then all members with the next count. After a power cut the next start brings
-//! the rest to the new shape, as after any change of shape.
+//! An array without redundancy writes no superblocks while it runs. So the driver stops the array,
+//! writes these superblocks, and opens the array anew. It writes newcomers as spares first, with
+//! the array's event count, and then all members with the next count. After a power cut the next
+//! start brings the other members to the new shape, as after any change of shape.
 //!
-//! This file neither writes nor decides whether the change is possible.
+//! This file neither writes superblocks nor decides whether the change is possible.
 //!
 //! Invariant: each update that is cut short is completed or ignored by the next start
 //! `[check: a_striped_array_begins_to_grow_whichever_superblock_is_written_last]`.
@@ -19,7 +18,7 @@ use super::wish::ShapeMember;
 use crate::array::{DeviceRole, ShapeChange, ShapeState, SuperblockState, UpdateTimes, apply_to};
 use crate::ids::MemberId;
 
-/// The superblocks of all members after the beginning of `change`; none for another change.
+/// The superblocks of all members after the beginning of `change`; none if it begins no change.
 ///
 /// # Errors
 /// A superblock cannot express the shape.
@@ -146,7 +145,7 @@ mod tests {
     }
 
     /// Whichever superblocks of a change were written when the power failed, the next start brings
-    /// the others to it.
+    /// the other members to the new shape.
     fn check_torn(found: &[Superblock], wish: &ShapeWish) -> Vec<Superblock> {
         let wanted = changed(found, wish).expect("there is a way");
         for written in 1_u32..16 {
@@ -166,7 +165,7 @@ mod tests {
                 let facts = |one: &Superblock| {
                     (one.shape(), one.state.role, one.device.recovery_offset_sectors)
                 };
-                // A spare that stays one may miss the change: it has no part in it.
+                // A spare that stays a spare may miss the change, in which it has no part.
                 if wanted.state.role != Role::Spare {
                     assert_eq!(facts(own), facts(wanted), "{about}, disk {disk}");
                 }

@@ -10,7 +10,8 @@
 //! many sectors may move at once. The array's machine ([`crate::array`], `reshape`) has the order:
 //! hold the window's writers, flush, move, flush, record the position, release. The driver moves
 //! sectors as a client would: it reads them from the old shape's shards, and writes them to those
-//! of the new shape. So reads of lost members, parity and losses are handled where they always are.
+//! of the new shape. So shards handle reads of lost members, parity and losses as they do for a
+//! client.
 //!
 //! A reshape begins and ends only when the array is opened anew: superblocks then record the
 //! changed shape.

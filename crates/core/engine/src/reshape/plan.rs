@@ -5,13 +5,13 @@
 //! one. No write may overwrite a sector that superblocks still place in the old shape. So a window
 //! ends before its writes would reach the first such sector: [`ReshapeSteps`] has the arithmetic.
 //!
-//! Windows end at steps, where md can take over, and at units where that is possible: there a
+//! Windows end at steps, where md can take over the reshape, and if possible at units, where the
 //! reshape can also turn round. Where the gap has no room for a step, the window is *in place*: its
-//! writes overwrite what it reads, and a copy must exist before. It ends with the part in place, so
-//! that the recorded position tells whether sectors may be half moved.
+//! writes overwrite the sectors that it reads, and a copy must exist before. Such a window ends
+//! with the part in place, so that the recorded position tells whether sectors may be half moved.
 //!
 //! Beyond the last sector that both shapes have, a reshape to a larger shape writes zeroes, as md
-//! does: there redundancy agrees from the beginning.
+//! does: in these sectors redundancy agrees from the beginning.
 //!
 //! Invariants
 //! - a window in the gap overwrites nothing that is not recorded as moved
@@ -46,7 +46,7 @@ struct Side {
 pub struct ReshapeWindow {
     /// Sectors to read in the old shape and to write in the new one.
     pub moved: Range<u64>,
-    /// Sectors to write as zeroes in the new shape. They follow `moved`.
+    /// Sectors to write as zeroes in the new shape; they follow the sectors of `moved`.
     pub zeroed: Range<u64>,
     /// Whether the window's writes overwrite the sectors that it reads.
     pub in_place: bool,
@@ -67,27 +67,27 @@ impl ReshapeWindow {
 /// Why a reshape has no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReshapeFault {
-    /// The shapes deal the array's sectors in ways that no move of data leads over.
+    /// The shapes distribute the array's sectors in ways between which no data can be moved.
     #[error("between these two shapes no data is moved")]
     Family,
     /// In this direction a window overwrites data that later windows read.
     #[error("in this direction the reshape overwrites data that it has not read yet")]
     Direction,
-    /// Copies only move into free space, and the members' data moves by too few sectors.
+    /// Levels with copies move data only into free space, and here it moves by too few sectors.
     #[error("the members' data moves by {there} sectors, and {needed} are needed")]
     Room {
         /// Sectors by which data must move.
         needed: u64,
-        /// Sectors by which it moves.
+        /// Sectors by which the data moves.
         there: u64,
     },
 }
 
 impl ReshapePlan {
-    /// The plan of a reshape. Each member's data moves by at least `gap_sectors`: forwards towards
-    /// its start, backwards towards its end.
+    /// The plan of a reshape. Each member's data moves by at least `gap_sectors`: in a forward
+    /// reshape towards the member's start, in a backward one towards its end.
     ///
-    /// # Errors
+    /// If no data can be moved between the two shapes, or the direction is impossible.
     /// The data of such shapes is not moved, or the direction is impossible.
     pub fn new(
         (before, after): (&Geometry, &Geometry),
@@ -128,14 +128,14 @@ impl ReshapePlan {
         self.steps.size_sectors()
     }
 
-    /// Whether the shortest windows overwrite what they read somewhere.
+    /// Whether even the shortest windows somewhere overwrite the sectors that they read.
     #[must_use]
     pub fn has_in_place(&self) -> bool {
         self.steps.sectors_in_place() > 0
     }
 
-    /// Whether the reshape can turn round at this position: rows of both shapes begin there, or
-    /// nothing of both shapes is left on one side.
+    /// Whether the reshape can turn round at this position: rows of both shapes begin at it, or no
+    /// sector of both shapes is left on one side.
     #[must_use]
     pub fn can_turn(&self, position: u64) -> bool {
         let is_unit = position.is_multiple_of(self.steps.unit_sectors());
@@ -210,7 +210,7 @@ impl ReshapePlan {
         self.size_sectors().next_multiple_of(self.after.rows.piece_sectors())
     }
 
-    /// The first position from `sector` on, behind the sectors of both shapes, that md takes.
+    /// The first position that md accepts from `sector` on, behind the sectors of both shapes.
     fn tail_position(&self, sector: u64) -> u64 {
         sector.next_multiple_of(self.steps.step_sectors()).min(self.last())
     }
@@ -228,7 +228,7 @@ impl ReshapePlan {
         }
     }
 
-    /// The window at `position`, of about `sectors_max`; `None` if the reshape is over there.
+    /// The window at `position`, of about `sectors_max`; `None` if the reshape is over.
     #[must_use]
     pub fn window(&self, position: u64, sectors_max: u64) -> Option<ReshapeWindow> {
         if self.is_over(position) {
@@ -272,8 +272,8 @@ impl ReshapePlan {
         ReshapeWindow { moved: position..end, zeroed, in_place }
     }
 
-    /// The most sectors of a window. It reaches the next unit if there is room, so that the reshape
-    /// can turn round there; windows in place are short, since they are copied.
+    /// The most sectors of a window. A window reaches the next unit if there is room, so that the
+    /// reshape can turn round at the unit. Windows in place are short, since they are copied.
     fn at_least_a_unit(&self, most: u64, in_place: bool) -> u64 {
         if in_place { most } else { most.max(self.steps.unit_sectors()) }
     }

@@ -20,15 +20,15 @@ use crate::lost_content::lost_sector;
 
 /// The most lost sectors of one search. Each costs some ten reads.
 const LOST_SECTORS_MAX: u64 = 1024;
-/// One of so many sectors of a run may be lost, or sixteen. A member with more answers nothing any
-/// more, however many there are: the job then ends, and the operator decides.
+/// At most one in this many sectors of a run may be lost, or sixteen if that is more. A member with
+/// more lost sectors answers nothing any more: the job then ends, and the operator decides.
 const LOST_PART: u64 = 32;
 const LOST_SECTORS_LEAST: u64 = 16;
 
 /// A search for the unreadable sectors of a run. Sectors count from the start of the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableSearch {
-    /// Parts to read, the first one last. They do not overlap.
+    /// Parts to read, in reverse order. They do not overlap.
     left: Vec<Range<u64>>,
     /// Lost sectors, in ascending order.
     lost: Vec<Range<u64>>,
@@ -91,7 +91,7 @@ impl UnreadableSearch {
 }
 
 /// Puts [`lost_sector`] in the place of the lost sectors of `bytes`, which begin at sector `start`.
-/// Lost sectors outside of `bytes` do not count. Returns those inside.
+/// Lost sectors outside of `bytes` do not count. Returns the lost sectors inside.
 pub fn fill_lost(bytes: &mut [u8], start: u64, lost: &[Range<u64>]) -> Vec<Range<u64>> {
     let length = lost_sector().len();
     let end = start + (bytes.len() / length) as u64;

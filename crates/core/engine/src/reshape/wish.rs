@@ -1,4 +1,4 @@
-//! From the shape that an operator wants to the change of superblocks that leads there.
+//! Proposes the change of superblocks that gives an array the shape that an operator wants.
 //!
 //! ```text
 //!   more members, other chunk, other layout   a reshape: data moves; see `plan`
@@ -10,20 +10,22 @@
 //!
 //! In a reshape the data of each member also moves towards the start of its device, if there is
 //! room between the metadata and the data. Then windows overwrite nothing that is still needed. A
-//! reshape to fewer members runs from the array's end to its start, and its data moves the other
-//! way, into the room behind it. Another chunk or layout takes the side that has room. Copies move
-//! only into such room, and their number stays: md takes no other reshape of a RAID-10.
+//! reshape to fewer members runs from the array's end to its start, and data moves the other way,
+//! into the room behind the data. A reshape to another chunk or layout uses the side that has room.
+//! A RAID-10's data moves only into such room, and its number of copies stays: md takes no other
+//! reshape of a RAID-10.
 //!
-//! A shape that holds less is only proposed if clients do not use the sectors that it lacks: the
-//! operator has the array end earlier for them before.
+//! A smaller shape is only proposed if clients do not use the sectors that it lacks: before the
+//! change, the operator has the array end earlier for clients.
 //!
 //! A take-over keeps every byte: a RAID-6 with one of md's `*_6` layouts is a RAID-5 whose last
 //! member holds Q. A RAID-5 of two members is a RAID-1. A RAID-0 of equal members is a RAID-4 that
 //! lacks its parity, or a RAID-10 that lacks one copy of each chunk. Members for which a RAID-0 has
 //! no slot become spares, and the driver lets them go.
 //!
-//! A RAID-0 reshapes as a RAID-4 whose parity is missing in both shapes. Its superblocks say so
-//! from the beginning, in the same update, and are those of a RAID-0 again at the end.
+//! A RAID-0 reshapes as a RAID-4 whose parity is missing in both shapes. The update that begins the
+//! reshape turns its superblocks into those of a RAID-4; at the end they are those of a RAID-0
+//! again.
 //!
 //! Sources: md's take-overs are those of `raid0_takeover`, `raid4_takeover`, `raid5_takeover`,
 //! `raid6_takeover` and `raid10_takeover` in Linux 6.12, its
@@ -67,7 +69,7 @@ pub struct ShapeWish {
     pub chunk_sectors: Option<u32>,
     /// The number of slots.
     pub slots: Option<u16>,
-    /// Sectors to use of each member; `u64::MAX` for as many as all have.
+    /// Sectors to use of each member; `u64::MAX` for as many as every member has.
     pub member_size_sectors: Option<u64>,
 }
 
@@ -76,11 +78,11 @@ pub struct ShapeWish {
 pub struct ShapeMember<'a> {
     /// The member's name.
     pub id: MemberId,
-    /// Its slot; `None` for a spare.
+    /// The member's slot; `None` for a spare.
     pub slot: Option<Slot>,
-    /// Its superblock.
+    /// The member's superblock.
     pub superblock: &'a Superblock,
-    /// Size of its device.
+    /// Size of the member's device.
     pub device_bytes: u64,
 }
 
@@ -100,14 +102,14 @@ pub struct ShapeProposal {
 }
 
 impl ShapeProposal {
-    /// Whether windows overwrite what they read, and must be copied before.
+    /// Whether windows overwrite the sectors that they read, so that these must be copied before.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         self.plan.as_ref().is_some_and(ReshapePlan::has_in_place)
     }
 
-    /// Whether the array must have no bitmap meanwhile: md loads the bits of the sectors that both
-    /// shapes have, and would not resync the new part of a RAID-10 that it makes larger.
+    /// Whether the array must have no bitmap during the change: md loads the bits of the sectors
+    /// that both shapes have, and would not resync the new part of a RAID-10 that it makes larger.
     #[must_use]
     pub fn drops_bitmap(&self) -> bool {
         drops_bitmap(&self.before, &self.after)
@@ -117,7 +119,7 @@ impl ShapeProposal {
 /// The state of the array and its driver that bounds a change of shape.
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeLimits {
-    /// The length of each member's bitmap, also of one that rests during the change.
+    /// The length of each member's bitmap, also of a bitmap that rests during the change.
     pub bitmap_sectors: u64,
     /// The driver can copy windows, so that data also moves where a member has no free space.
     pub can_copy: bool,
@@ -128,7 +130,7 @@ pub struct ShapeLimits {
 /// Why an array does not get the wanted shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WishError {
-    /// The array has this shape.
+    /// The array has the wanted shape already.
     #[error("the array has this shape already")]
     NoChange,
     /// No such change of level exists, here or in md.
@@ -139,16 +141,16 @@ pub enum WishError {
         /// The wanted level.
         to: Level,
     },
-    /// A change of level comes by itself.
+    /// A change of level or of member size cannot be combined with another change.
     #[error("a level changes by itself: first the level, then the rest")]
     TwoAtOnce,
-    /// The wanted shape is no shape.
+    /// The wanted shape is not valid.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The level has no data that moves.
+    /// A reshape moves no data of this level.
     #[error("the data of {0} is not moved")]
     Family(Level),
-    /// The wanted layout has another number of copies, and md changes no such number.
+    /// The wanted layout has another number of copies, which md does not change.
     #[error("the array has {from} copies of each chunk, and the new layout would have {to}")]
     Copies {
         /// Copies that the array has.
@@ -189,12 +191,12 @@ pub enum WishError {
         /// Sectors of the new shape.
         after: u64,
     },
-    /// md would drop the rest, if it went on with the reshape.
+    /// md would drop the remainder of the sectors in use, if it continued the reshape.
     #[error("{of} has {sectors} sectors in use, and a chunk of {chunk} does not divide them")]
     Remainder {
-        /// The part that has the rest: each member, or the array.
+        /// The part that has the remainder: each member, or the array.
         of: &'static str,
-        /// Its sectors in use.
+        /// The part's sectors in use.
         sectors: u64,
         /// Sectors of the wanted chunk.
         chunk: u32,
@@ -209,7 +211,7 @@ pub enum WishError {
         /// Where room is needed: before the data, or behind it.
         side: &'static str,
     },
-    /// Members are not larger than the part that is used.
+    /// Members have room for fewer sectors than wanted.
     #[error("members have room for {fits} sectors, and {wanted} are wanted")]
     MemberSize {
         /// Sectors wanted of each member.
@@ -217,7 +219,7 @@ pub enum WishError {
         /// Sectors that every member has.
         fits: u64,
     },
-    /// The metadata version stands in the way.
+    /// Superblocks of this metadata version cannot express the change.
     #[error("superblocks of version {0} cannot say this")]
     Version(Version),
     /// A slot has no member.
@@ -235,10 +237,10 @@ pub enum WishError {
     BitmapRoom {
         /// Sectors that the bitmap needs, at most.
         needed: u64,
-        /// The fewest sectors that a member has for it.
+        /// The fewest sectors that a member has for the bitmap.
         there: u64,
     },
-    /// A window that overwrites itself would be too long to be copied first.
+    /// A window in place would be too long to be copied first.
     #[error("windows of {sectors} sectors would have to be copied, which is too many")]
     WindowTooLong {
         /// Sectors of the shortest window.
@@ -253,10 +255,10 @@ fn has_far_copies(layout: u32) -> bool {
     layout & FAR_COPIES > 1 << 8 && layout & OFFSET == 0
 }
 
-/// The way to the wanted shape.
+/// Proposes the change that gives the array the wanted shape.
 ///
 /// # Errors
-/// The reason why there is none.
+/// The reason why the change is impossible.
 pub fn propose(
     members: &[ShapeMember<'_>],
     limits: ShapeLimits,
@@ -327,7 +329,7 @@ impl<'a> Proposer<'a> {
         )
     }
 
-    /// The proposal to say another shape, without moving data.
+    /// The proposal to record the shape `after` in superblocks, without moving data.
     fn say(&self, after: Shape, spares_used: usize, resync_from: Option<u64>) -> ShapeProposal {
         // A RAID-0 uses the whole data area, so the area is no longer than the used part.
         let area = |one: &ShapeMember<'_>| {
@@ -351,7 +353,7 @@ impl<'a> Proposer<'a> {
         ShapeProposal { before, after, change, plan: None, spares_used }
     }
 
-    /// Another level on the same bytes.
+    /// Proposes another level on the same bytes.
     fn take_over(&self) -> Result<ShapeProposal, WishError> {
         let from = &self.before;
         let to = self.wish.level.expect("a level is wanted");
@@ -446,7 +448,8 @@ impl<'a> Proposer<'a> {
                 (Level::Raid10, Level::Raid0) => slot / 2,
                 _ => slot,
             };
-            // The second copy of a chunk becomes a spare, and so does parity.
+            // The member with a chunk's second copy becomes a spare, and so does the member with
+            // parity.
             let place = filled.get_mut(usize::from(new)).filter(|place| place.is_none());
             moved.insert(one.id, place.is_some().then_some(Slot(new)));
             if let Some(place) = place {
@@ -463,7 +466,7 @@ impl<'a> Proposer<'a> {
         Ok(proposal)
     }
 
-    /// More sectors of each member, or fewer.
+    /// Proposes to use more sectors of each member, or fewer.
     fn resize(&self) -> Result<ShapeProposal, WishError> {
         let Shape { level, layout, chunk_sectors, slots, .. } = self.before;
         let unit = u64::from(chunk_sectors).max(TAKEN_OVER_CHUNK_SECTORS.into());
@@ -502,7 +505,7 @@ impl<'a> Proposer<'a> {
             return Err(WishError::Degraded);
         }
         self.check_bitmap((used, size))?;
-        // md's unit of resync: sectors of each member, on RAID-10 of the array.
+        // md counts a resync in sectors of each member, on RAID-10 in sectors of the array.
         let resync_from = match level {
             Level::Raid10 => old.capacity_sectors(),
             _ => used,
@@ -539,7 +542,7 @@ impl<'a> Proposer<'a> {
         }
     }
 
-    /// Whether clients use no more than a shape holds.
+    /// Whether clients use no more sectors than the new shape holds.
     fn check_smaller(&self, old: &Geometry, new: &Geometry) -> Result<(), WishError> {
         let after = new.capacity_sectors();
         let used = old.capacity_sectors().min(self.limits.used_sectors);
@@ -547,7 +550,7 @@ impl<'a> Proposer<'a> {
         if after < used { Err(WishError::Smaller { used, after }) } else { Ok(()) }
     }
 
-    /// Another shape whose data moves.
+    /// Proposes another shape, for which data moves.
     fn reshape(&self) -> Result<ShapeProposal, WishError> {
         let (before, after) = (self.before.clone(), self.wanted_shape());
         let is_striped = before.level == Level::Raid0;
@@ -561,8 +564,8 @@ impl<'a> Proposer<'a> {
         self.check_smaller(&old, &new)?;
         let used = self.used;
         let capacities = (old.capacity_sectors(), new.capacity_sectors());
-        // The bitmap of a RAID-10 covers sectors of the array. A bitmap that rests has larger
-        // chunks when it comes back, if it has no more room.
+        // The bitmap of a RAID-10 covers sectors of the array. A bitmap that rests during the
+        // change returns with larger chunks, if it has no more room.
         let is_longer = capacities.1 > capacities.0
             && matches!(old, Geometry::Mirror(_))
             && !drops_bitmap(&before, &after);
@@ -616,7 +619,7 @@ impl<'a> Proposer<'a> {
             }),
             data_areas,
         };
-        // The narrower shape has its parity, which is missing, where the other has data.
+        // In this slot the narrower shape has its missing parity, and the wider shape has data.
         let narrow = Some(Slot(before.slots.min(after.slots)));
         let half_held = |one: &&ShapeMember<'_>| {
             places.get(&one.id).copied().unwrap_or(one.slot) == narrow && is_striped
@@ -628,7 +631,7 @@ impl<'a> Proposer<'a> {
         Ok(ShapeProposal { before, after, change, plan: Some(plan), spares_used })
     }
 
-    /// Whether the data of these two shapes moves, here and in md.
+    /// Whether a reshape moves data between these two shapes, in braid and in md.
     fn check_movable(&self, old: &Geometry, new: &Geometry) -> Result<(), WishError> {
         let chunk = new.chunk_sectors();
         let is_other_chunk = chunk != old.chunk_sectors();
@@ -658,8 +661,8 @@ impl<'a> Proposer<'a> {
         }
     }
 
-    /// The spares that fill new slots. md moves the data of all members by as much, so those with
-    /// the most room come first.
+    /// The spares that fill new slots. md moves the data of all members by the same distance, so
+    /// the spares with the most room come first.
     fn joining(
         &self,
         slots: u16,
@@ -680,9 +683,9 @@ impl<'a> Proposer<'a> {
         Ok(spares)
     }
 
-    /// The sectors by which each member's data moves, and whether it moves from the array's end to
-    /// its start. md goes backwards if the array loses slots, and allows both if it keeps them:
-    /// then data moves to the side that has room.
+    /// The sectors by which each member's data moves, and whether the reshape runs from the array's
+    /// end to its start. md runs backwards if the array loses slots, and either way if it keeps
+    /// them: then data moves to the side that has room.
     fn way(
         &self,
         (old, new): (&Geometry, &Geometry),
@@ -696,14 +699,14 @@ impl<'a> Proposer<'a> {
         }
         match (gap, self.gap((old, new), others, true)) {
             (_, Ok(behind)) if behind > 0 => Ok((behind, true)),
-            // Members can be used less to have room behind their data, but not before it.
+            // Using fewer sectors of members makes room behind their data, but not before it.
             (Err(_), Err(behind)) => Err(behind),
             (gap, _) => Ok((gap?, false)),
         }
     }
 
-    /// The sectors by which each member's data moves in a direction. Copies can move only where
-    /// there is room, so they leave some for the next reshape.
+    /// The sectors by which each member's data moves in a direction. A RAID-10's copies move only
+    /// where there is room, so they leave some room for the next reshape.
     fn gap(
         &self,
         (old, new): (&Geometry, &Geometry),
@@ -769,7 +772,7 @@ fn drops_bitmap(before: &Shape, after: &Shape) -> bool {
     before.level == Level::Raid10 && after.slots > before.slots
 }
 
-/// The slots of a row with data of the array, for two shapes with as many copies.
+/// The slots of a row with data of the array. Only shapes with equal numbers of copies compare.
 fn data_of_row(geometry: &Geometry) -> u16 {
     match geometry {
         Geometry::Stripe(stripe) => stripe.data_slots(),
@@ -777,7 +780,7 @@ fn data_of_row(geometry: &Geometry) -> u16 {
     }
 }
 
-/// The shape that superblocks say during a reshape: a RAID-0 is a RAID-4 then, without parity.
+/// The shape that superblocks record during a reshape: a RAID-0 is a RAID-4 then, without parity.
 fn as_said(shape: &Shape) -> Shape {
     let Shape { level, chunk_sectors, slots, .. } = *shape;
     if level != Level::Raid0 {

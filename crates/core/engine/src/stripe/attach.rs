@@ -77,7 +77,7 @@ impl Stripes {
         u64::from(self.pool.in_use()) * u64::from(BLOCK_SECTORS.min(self.unit_sectors))
     }
 
-    /// Lets delayed stripes begin if much is dirty, or if they are old. True if any did.
+    /// Lets delayed stripes begin if much data is dirty, or if they are old. True if any may begin.
     pub(super) fn send_off(&mut self, common: &Common) -> bool {
         let dirty_sectors = common.pieces.kept_sectors().max(self.least_dirty());
         self.scheduler.send_off((dirty_sectors, self.cached.is_half_full()), common.now)

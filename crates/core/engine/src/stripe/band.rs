@@ -292,7 +292,7 @@ mod tests {
     use crate::request::Operation;
     use crate::stripe::tests::geometry;
 
-    /// Cutting off one block after the other leaves the same sectors, and ends.
+    /// Cutting one block after the other off a run loses no sector, and ends.
     #[test]
     fn a_run_is_cut_into_its_blocks() {
         for (chunk, unit) in [(8, 8), (8, 2), (32, 16), (64, 16)] {

@@ -1,8 +1,9 @@
 //! Answered writes that only the cache holds, and the copies of them that outlive the process.
 //!
 //! A driver may keep a file that outlives the process ([`CacheRecord`]). Every write that carries
-//! answered bytes is put there before its answer leaves, and erased once the members have it. A
-//! later process replays the writes that it finds there, in order, before it admits clients.
+//! answered bytes is put into the file before its answer leaves, and erased once the members have
+//! it. A later process replays the writes that it finds in the file, in order, before it admits
+//! clients.
 //!
 //! ```text
 //!   joins its stripe ── has answered bytes? ──▶ Put ──▶ answered ──▶ batch ──▶ on the members ─┐

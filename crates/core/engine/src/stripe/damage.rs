@@ -1,7 +1,7 @@
 //! Known damage in a shard's bands: parity that fits no data, and answered writes that were lost.
 //!
-//! Both come from writes that failed half way. They last as long as the array runs; the sets are
-//! mostly empty.
+//! Both kinds of damage come from writes that failed half way. They last as long as the array runs;
+//! the sets are mostly empty.
 //!
 //! *Inconsistent* bands had a write that reached some members, not others, and could not be
 //! completed. Their parity fits no data: the engine solves nothing from it, and no write modifies
@@ -15,8 +15,8 @@
 //!                                           └─ a later write is queued: reads are served from it
 //! ```
 //!
-//! `super::read_dirty` serves reads from the queued write. md's format records neither. Flushes
-//! fail until the array is started again ([`crate::array`]).
+//! `super::read_dirty` serves reads from the queued write. md's format records neither kind of
+//! damage. Flushes fail until the array is started again ([`crate::array`]).
 //!
 //! - A lost sector is never read from its member. Once it is written again, it can be read again
 //!   [check: an_answered_write_that_was_lost_is_not_read_as_the_old_bytes].

@@ -40,8 +40,8 @@ pub(super) struct DirectRead {
 }
 
 impl DirectRead {
-    /// Whether other members may serve the read instead. That is possible once: a payload has one
-    /// shadow buffer.
+    /// Whether other members may serve the read instead. A part of a payload can be read anew only
+    /// once, as the payload has one shadow buffer.
     pub(super) fn may_be_abandoned(&self) -> bool {
         !self.insists
             && payload_buffer_of(self.piece.payload_offset_sectors).0 == PayloadBuffer::Client

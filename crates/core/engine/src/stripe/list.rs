@@ -1,7 +1,7 @@
 //! Lists of numbers, in fixed memory: each number's neighbours are stored at the number's index.
 //!
-//! A number is in at most one list of its [`Links`], and the owner knows in which. Removal from the
-//! middle of a list costs as little as from its front.
+//! A number is in at most one list of its [`Links`], and the lists' owner must know in which.
+//! Removal from the middle of a list costs as little as from its front.
 //!
 //! [check: lists_agree_with_deques]
 

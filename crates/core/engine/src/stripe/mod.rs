@@ -1,10 +1,10 @@
 //! Levels with parity: 4, 5 and 6.
 //!
 //! Reads go straight from the member into the client's payload ([`read`]). Dirty bytes in the cache
-//! are laid over them ([`read_dirty`]). Sectors that their member cannot return are solved for from
-//! the other members ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one stripe
-//! unit's height over all slots. A band has at most one stripe, so all changes of its parity happen
-//! in one place, one after the other.
+//! are laid over the payload ([`read_dirty`]). Sectors that their member cannot return are solved
+//! for from the other members ([`mod@reconstruct`]). Writes go through a *stripe*: the band of one
+//! stripe unit's height over all slots. A band has at most one stripe, so all changes of its parity
+//! happen in one place, one after the other.
 //!
 //! Each part has its own fields. [`machine`] passes events and results to the parts:
 //!
@@ -20,7 +20,7 @@
 //! ```
 //!
 //! [`plan`] is the arithmetic of which sectors to read, [`column_coverage`] its facts, [`solve`]
-//! the equations. All serve writes and reads. The steps of a write are numbered in
+//! the equations. All three serve writes and reads. The steps of a write are numbered in
 //! docs/write-path.md.
 
 mod attach;

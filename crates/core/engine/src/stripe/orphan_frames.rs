@@ -12,7 +12,7 @@ pub(super) struct OrphanFrames(BTreeMap<u32, OrphanFrame>);
 #[derive(Debug)]
 struct OrphanFrame {
     out: u32,
-    /// The payloads of the frame's batch: the requests may still write from them.
+    /// The payloads of the frame's batch: requests at former members may still write from them.
     payloads: Vec<PieceKey>,
 }
 

@@ -7,8 +7,8 @@ use crate::context::{Common, Departures, OrphanRequest, ReservedMemory};
 use crate::ids::IoId;
 
 impl Stripes {
-    /// Ends requests of members that left, for their owners. Returns the requests whose memory
-    /// stays reserved.
+    /// Ends the requests at members that left, for the requests' owners. Returns the requests whose
+    /// memory stays reserved.
     pub(crate) fn leave(
         &mut self,
         common: &mut Common,

@@ -1,4 +1,4 @@
-//! The sectors to read before a batch can go on: the cost of rcw and rmw, and erasures to solve.
+//! The sectors to read before a batch can continue: the cost of rcw and rmw, and erasures to solve.
 //!
 //! Pure arithmetic on sets of sectors. With D data columns, T of them touched in some sectors:
 //!
@@ -12,7 +12,7 @@
 //! columns that lack it. Where no client has written, a member's bytes may differ from what parity
 //! gives, and new parity must fit the member's bytes.
 //!
-//! The cheaper way wins, counted in sectors and requests; a request counts as much as a block
+//! The cheaper method wins, counted in sectors and requests; a request counts as much as a block
 //! ([`crate::sectors`]). On a tie rcw wins: it needs no old parity, so it also heals wrong parity.
 //! rmw is never chosen if parity may disagree with the data. It is not chosen either if parity
 //! agrees only with sectors that clients have written: such parity may be solved from, but a write
@@ -21,8 +21,8 @@
 //! A journal takes whole blocks and all of their parity. Then rmw reads the whole blocks that are
 //! touched, and parity is computed even if no member takes it.
 //!
-//! Where bad-block logs name parity, and lost data lets no batch make it, a write leaves the parity
-//! as it is: no member believes it. So a lost sector does not make its row read-only
+//! Where bad-block logs name parity, and lost data lets no batch compute the parity, a write leaves
+//! the parity as it is: no member believes it. So a lost sector does not make its row read-only
 //! [check: named_parity_that_cannot_be_made_is_left].
 //!
 //! Brute force checks that every plan suffices
@@ -51,7 +51,7 @@ pub(super) struct ColumnFacts {
     /// Whether the operator accepted the risk that parity in doubt supplies lost sectors.
     pub(super) is_accepted: bool,
     /// Whether the member's bad-block log names every sector of the window, and no write has made
-    /// one good since.
+    /// one of these sectors good since.
     pub(super) is_named: bool,
 }
 
@@ -150,7 +150,7 @@ pub(super) enum Need {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Method {
-    /// Parity is not computed: this is a read, or no parity column takes writes.
+    /// Parity is not computed: the plan is for a read, or no parity column takes writes.
     NoParity,
     /// Parity is computed from all data columns.
     Rcw,
@@ -225,7 +225,7 @@ impl Recipe {
     }
 }
 
-/// The sectors to read before the batch can go on.
+/// The sectors to read before the batch can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) recipe: Recipe,
@@ -267,7 +267,7 @@ impl Plan {
 }
 
 /// A plan whose reads were submitted. Once all of them have ended well, and nothing else has
-/// changed, the batch goes on with this plan's recipe.
+/// changed, the batch continues with this plan's recipe.
 #[derive(Debug)]
 pub(super) struct FilledPlan {
     pub(super) recipe: Recipe,
@@ -276,8 +276,8 @@ pub(super) struct FilledPlan {
 }
 
 impl FilledPlan {
-    /// Whether the plan still holds: the view is the same, and parity agrees if the plan believes
-    /// it. Then a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
+    /// Whether the plan still holds: the view is the same, and parity agrees if the plan uses it.
+    /// Then a new plan would read nothing [check: a_plan_whose_reads_are_in_reads_nothing].
     pub(super) fn holds(&self, epoch: u64, parity_agrees: impl FnOnce() -> bool) -> bool {
         self.epoch == epoch && (!self.recipe.believes_parity() || parity_agrees())
     }
@@ -333,7 +333,7 @@ impl Planner {
     }
 }
 
-/// The cheapest plan. `None` if more sectors are lost here than parity can supply.
+/// The cheapest plan. `None` if more sectors are lost in the window than parity can supply.
 pub(super) fn plan(facts: &StripeFacts) -> Option<Plan> {
     let (mut rcw, mut rmw) = (Plan::blank(), Plan::blank());
     let method = choose(facts, &mut rcw, &mut rmw)?;
@@ -409,8 +409,8 @@ pub(super) fn plan_rest(facts: &StripeFacts) -> Option<Plan> {
 }
 
 /// A plan to make parity agree with the data, which is believed. If data is missing and the
-/// operator accepted the risk, parity supplies it. So both parities agree before another member is
-/// lost.
+/// operator accepted the risk, parity supplies the missing data. So both parities agree before
+/// another member is lost.
 pub(super) fn plan_resync(facts: &StripeFacts) -> Option<Plan> {
     plan_whole(facts, false).or_else(|| (!facts.parity_agrees).then(|| plan_rest(facts)).flatten())
 }
@@ -436,8 +436,8 @@ pub(super) fn plan_columns(
     })
 }
 
-/// Makes `plan` load the wanted sectors of the data columns, solving for lost ones. It computes no
-/// parity. False if that is impossible.
+/// Makes `plan` load the wanted sectors of the data columns, solving for lost ones. The plan
+/// computes no parity. False if no such plan is possible.
 fn load(facts: &StripeFacts, plan: &mut Plan, wanted: impl Fn(&ColumnFacts) -> SectorSet) -> bool {
     let lost = |column: &ColumnFacts| wanted(column).without(column.at_hand());
     let solved = facts.data.iter().map(lost).fold(SectorSet::EMPTY, SectorSet::union);
@@ -599,7 +599,7 @@ mod tests {
         let left = plan(&facts).expect("the data goes to its member");
         assert_eq!((left.recipe.method, left.reads()), (Method::NoParity, 0));
         assert_eq!(method(&of([written, good, lost], named, Some(named))), Some(Method::NoParity));
-        // A write of the lost column makes the parity again.
+        // A write of the lost column computes the parity again.
         let heals = ColumnFacts { touched: window, ..lost };
         assert_eq!(method(&of([good, good, heals], named, None)), Some(Method::Rcw));
         // Parity that a member believes must fit, and data needs its member.
@@ -698,8 +698,9 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 1000), "all methods occur: {counts:?}");
     }
 
-    /// A batch that goes on as planned relies on this: a new plan would be the same, and read
-    /// nothing. If the other method costs nothing either by then, the new plan may use that method.
+    /// A batch that continues as planned relies on this test: a new plan would be the same, and
+    /// read nothing. If the other method costs nothing either by then, the new plan may use that
+    /// method.
     #[test]
     fn a_plan_whose_reads_are_in_reads_nothing() {
         let mut counts = [0u32; 2];

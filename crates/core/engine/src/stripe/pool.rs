@@ -11,11 +11,12 @@
 //! ```
 //!
 //! Stripes are made on demand: a stripe that waits to fill up is its queue and little more.
-//! *Memory* bounds how many are written at the same time: a frame, which is a block for each slot
-//! ([`super::solve::Blocks`]). A batch holds one from its beginning to its end. Then the frame
-//! rests with the stripe, and serves the next batch of the band until another stripe's batch takes
-//! it. Frames without useful content go first, most recently used before others, because the
-//! processor's caches still hold them. Then those go that have rested longest.
+//! *Memory* bounds how many stripes are written at the same time: a frame, which is a block for
+//! each slot ([`super::solve::Blocks`]). A batch holds a frame from its beginning to its end. Then
+//! the frame rests with the stripe, and serves the next batch of the band until another stripe's
+//! batch takes it. Frames without useful content are taken first, most recently used before others,
+//! because the processor's caches still hold them. Then the frames that have rested longest are
+//! taken.
 //!
 //! Invariants
 //! - A band has at most one stripe, in the index: [`Index::insert`] and [`Index::remove`] assert
@@ -151,7 +152,8 @@ impl Pool {
         self.index.prefetch(band.0);
     }
 
-    /// Makes a stripe for a band that has none. The caller uses it at once ([`Self::take`]).
+    /// Makes a stripe for a band that has none. The caller uses the stripe at once
+    /// ([`Self::take`]).
     pub(super) fn assign(&mut self, band: Band, map: RowMap, blank: impl Fn() -> Stripe) -> u32 {
         let number = self.blank.pop().unwrap_or_else(|| {
             let number = self.numbers().end;
@@ -177,7 +179,7 @@ impl Pool {
     }
 
     /// Puts back a stripe without more work. The pool keeps the stripe's blocks if they are worth
-    /// it, and if the stripe still has them.
+    /// keeping, and if the stripe still has them.
     pub(super) fn put_back(&mut self, number: u32, is_worth_keeping: bool) {
         assert!(self.is_in_use(number), "it was taken");
         self.in_use -= 1;
@@ -252,7 +254,7 @@ impl Pool {
         self.aim();
     }
 
-    /// Adjusts to the wanted number of frames, in addition to the frames set apart.
+    /// Adjusts the number of frames to the wanted number plus the number of frames set apart.
     fn aim(&mut self) {
         let apart = u32::try_from(self.apart.len()).expect("frames are counted so");
         let target = (self.wanted + apart).min(self.frames_max);

@@ -1,8 +1,8 @@
 //! Reads that need no stripe: from the member straight into the client's payload.
 //!
-//! This is possible if the member of the data column can be asked, and the cache holds no newer
-//! bytes ([`super::read_dirty`]). If such a read fails or is impossible, the other members serve
-//! the range ([`super::reconstruct`]).
+//! A straight read is possible if the data column's member can be read, and the cache holds no
+//! newer bytes ([`super::read_dirty`]). If the straight read fails or is impossible, the other
+//! members serve the range ([`super::reconstruct`]).
 
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ impl Stripes {
     }
 
     /// Reads a range inside one chunk from its member, or from the other members if that member
-    /// cannot be asked.
+    /// cannot be read.
     pub(super) fn read_past_stripes(
         &mut self,
         common: &mut Common,
@@ -109,7 +109,7 @@ impl Stripes {
         common.part_done(key, if is_lost { Err(Fault::Lost) } else { Ok(()) });
     }
 
-    /// Takes a failed direct read: tries the other members.
+    /// Called when a direct read failed: reads the range from the other members.
     pub(super) fn direct_failed(
         &mut self,
         common: &mut Common,
@@ -181,8 +181,8 @@ impl Stripes {
         common.part_done(want.piece, Ok(()));
     }
 
-    /// Asks the columns' own members for a part of a read. Sectors that these members cannot return
-    /// wait until all other columns can be used.
+    /// Reads a part of a client's read from the columns' own members. Sectors that these members
+    /// cannot return wait until all other columns can be used.
     fn read_insisting(&mut self, common: &mut Common, band: &Band, want: ClientRead) {
         let ClientRead { piece: key, insists, .. } = want;
         for (slot, piece) in self.pieces_of(band, want.request, &want.run) {
@@ -244,7 +244,7 @@ impl Stripes {
         agrees && away <= usize::from(self.geometry.parity_slots())
     }
 
-    /// Called when members begin to sit out, or come back: abandons reads in flight at those that
+    /// Called when members begin to sit out, or return: abandons reads in flight at members that
     /// sit out.
     pub(crate) fn handle_slow_members(&mut self, common: &mut Common) {
         if common.clocks.is_any_out() {

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! Of several writes the newest counts, as it will on the member. Sectors that no queued write
-//! covers are read from the member. A batch in flight may rewrite these, but with the same bytes.
+//! covers are read from the member. A batch in flight may rewrite these sectors, but with the same
+//! bytes.
 //!
 //! While a copy is in flight, a stripe that has begun stands still ([`mod@super::batch`]), so no
 //! payload is released under the copy [check: a_read_sees_what_was_answered]. Readers of a busy
-//! block must not hold it up forever. So a read waits for the end of the batch if its stripe has
-//! begun and has copies in flight. Only if the stripe is stuck on a member that sits out, the read
-//! begins at once [check: a_hot_dirty_block_is_written_while_it_is_read].
+//! block must not hold up its stripe forever. So a read waits for the end of the batch if its
+//! stripe has begun and has copies in flight. Only if the stripe is stuck on a member that sits
+//! out, the read begins at once [check: a_hot_dirty_block_is_written_while_it_is_read].
 
 use braid_sim_hooks::{Mark, reached};
 
@@ -33,7 +34,7 @@ use crate::sectors::SectorSet;
 struct RunSource {
     /// First sector after the run, in the stripe unit.
     to: u32,
-    /// The step that copies the run; `None` if the member has it.
+    /// The step that copies the run; `None` if the run must come from the member.
     step: Option<Step>,
 }
 
@@ -48,7 +49,7 @@ impl Stripes {
         (range, data_index): ((u32, u32), u16),
     ) {
         let geometry = self.geometry;
-        // Start of the clean sectors for which the member must still be asked.
+        // Start of the clean sectors that must still be read from the member.
         let mut clean_from = range.0;
         let mut from = range.0;
         for (band, run) in Bands::new(&geometry, self.unit_sectors, piece, range) {
@@ -85,7 +86,7 @@ impl Stripes {
     }
 
     /// Reads `run` in one column of a stripe that holds newer bytes for at least a part of the run.
-    /// `from` is the place of that part in the piece.
+    /// `from` is the offset in the piece at which the run begins in this column.
     fn read_dirty(
         &mut self,
         common: &mut Common,

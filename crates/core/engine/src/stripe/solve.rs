@@ -1,8 +1,9 @@
 //! The steps that solve for lost columns: one equation for each readable parity column.
 //!
-//! P is the sum of the data columns, Q the sum of each times a power of the generator (the algebra
-//! is in braid-parity). With everything else at hand, P or Q gives one unknown column, both
-//! together give two. Reads and writes use these steps alike, and differ in where the result goes.
+//! P is the sum of the data columns, Q the sum of each data column times a power of the generator
+//! (the algebra is in braid-parity). With everything else at hand, P or Q gives one unknown column,
+//! P and Q together give two. Reads and writes use these steps alike, and differ in where the
+//! result goes.
 
 use braid_geometry::{RowMap, Slot};
 use braid_sim_hooks::{Mark, reached};

@@ -6,8 +6,8 @@ use proptest::test_runner::{Config, RngSeed};
 
 use braid_geometry::{DirectGeometry, Geometry, Level, MirrorGeometry, Shape, StripeGeometry};
 
-/// A configuration that draws the same cases in every run. Outside a suite, other seeds are worth a
-/// try.
+/// A configuration that draws the same cases in every run. Outside a suite, a developer may try
+/// other seeds.
 pub(crate) fn cases(cases: u32) -> Config {
     let rng_seed = RngSeed::Fixed(0x6272_6169_6420_6d64);
     Config { cases, rng_seed, failure_persistence: None, ..Config::default() }

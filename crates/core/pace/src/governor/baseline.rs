@@ -1,14 +1,15 @@
 //! Clients' latency without the job: learned while the job is quiet.
 //!
-//! The governor knows when the job is quiet, and adds slices of such time here. Together the slices
-//! are compared with the known baseline, and join it or replace it.
+//! The governor adds slices of time in which the job was quiet. The slices together are compared
+//! with the known baseline, and join it or replace it.
 //!
 //! The baseline is the last two generations of requests. Slices show another load if their median
-//! is more than twice the baseline's, or less than half. They also do if their rate of requests is
-//! more than half as high again, or below two thirds. Slices must show that twice in a row and in
-//! the same direction; then the old baseline is forgotten. The median and not p99 is compared,
-//! because it is sure after a few requests. Twice in a row, because a queue has better and worse
-//! moments `[check: another_load_is_noticed]`, `[check: the_same_load_is_not_taken_for_another]`.
+//! is more than twice the baseline's, or less than half. Their rate of requests shows another load
+//! if it is more than half as high again, or below two thirds. Slices must show another load twice
+//! in a row and in the same direction; then the old baseline is forgotten. The median and not p99
+//! is compared, because a few requests make it certain. Two showings in a row are needed, because a
+//! queue has better and worse moments `[check: another_load_is_noticed]`,
+//! `[check: the_same_load_is_not_taken_for_another]`.
 
 use std::cmp::Ordering;
 
@@ -20,7 +21,7 @@ const WEIGHED: u64 = 64;
 const GENERATION: u64 = 500;
 /// The baseline's p99 is known from this many requests on.
 const KNOWN: u64 = 20;
-/// From this many requests on, the baseline needs no more urgently.
+/// From this many requests on, the baseline has no urgent need of more requests.
 const WELL_KNOWN: u64 = 200;
 
 /// The result of a comparison with the baseline if the load is the same.
@@ -52,7 +53,7 @@ pub(super) struct Baseline {
     gathered: LatencySample,
     now: LatencySample,
     before: LatencySample,
-    /// Slices that look as if the load has changed; the next slices confirm or deny that.
+    /// Slices that look as if the load has changed; the next slices confirm or deny the change.
     doubted: Option<LatencySample>,
     /// p99 over both generations of requests.
     p99_ns: Option<u64>,
@@ -66,7 +67,7 @@ impl Baseline {
         self.p99_ns
     }
 
-    /// Whether the baseline has enough requests, so that more are not urgent.
+    /// Whether the baseline has enough requests, so that more requests are not urgent.
     pub(super) fn is_well_known(&self) -> bool {
         self.known.requests >= WELL_KNOWN && self.doubted.is_none()
     }
@@ -127,8 +128,8 @@ mod tests {
 
     const US: u64 = 1000;
 
-    /// A slice of latencies between `scale_us` and four times that, in a repeating order. One in
-    /// fifty is the largest.
+    /// A slice of latencies between `scale_us` and four times that, in a repeating order. One
+    /// request in fifty has the largest latency.
     fn slice(requests: u64, scale_us: u64, turn: u64) -> Latencies {
         let mut latencies = Latencies::default();
         for index in 0..requests {

@@ -1,8 +1,8 @@
-//! A token bucket: a number of bytes for each second, and a few saved up.
+//! A token bucket: a number of bytes for each second, and some saved bytes.
 //!
 //! The governor keeps two buckets: one for the floor, one for the ceiling. Tokens are bytes times
 //! 10^9, so that a rate times nanoseconds is exact, and rounding loses nothing however often the
-//! bucket is asked `[check: the_rate_is_exact_however_often_it_is_asked]`.
+//! governor reads the bucket `[check: the_rate_is_exact_however_often_it_is_asked]`.
 
 const SECOND: i128 = 1_000_000_000;
 
@@ -30,7 +30,7 @@ impl Bucket {
         self.tokens = (self.tokens + more).min(i128::from(self.depth_bytes) * SECOND);
     }
 
-    /// Takes bytes out of the bucket; it may go into debt.
+    /// Takes bytes out of the bucket; the bucket may go into debt.
     pub(super) fn take(&mut self, bytes: u64) {
         self.tokens -= i128::from(bytes) * SECOND;
     }

@@ -17,10 +17,11 @@
 //! `[check: the_mean_is_the_allowance]`, and unused allowance is not saved up
 //! `[check: nothing_is_saved_up]`.
 
-/// The longest rest: after this time the next window may begin, whatever the last one cost.
+/// The longest rest between windows: after this time the next window may begin, whatever the last
+/// window cost.
 const REST_MAX_NS: u64 = 2_000_000_000;
 /// Unused allowance is kept for this long, to cover the moment between the end of a window and the
-/// next.
+/// start of the next.
 const SAVED_NS: u64 = 1_000_000;
 
 #[derive(Clone, Debug, Default)]
@@ -53,7 +54,7 @@ impl Flight {
         self.bytes = self.bytes.checked_sub(bytes).expect("what is done was begun");
     }
 
-    /// Byte-nanoseconds in flight since the last call; starts again at zero.
+    /// Takes the byte-nanoseconds in flight since the last call, and resets them to zero.
     pub(super) fn take_used(&mut self) -> u128 {
         std::mem::take(&mut self.used)
     }
@@ -68,7 +69,8 @@ impl Flight {
         room - room % piece_bytes
     }
 
-    /// Nanoseconds until the rest is over. `None` if bytes in flight must end first.
+    /// Nanoseconds until the rest between windows is over. `None` without a rest, or if bytes in
+    /// flight must end first.
     pub(super) fn wait_ns(&self, allowance_bytes: u64) -> Option<u64> {
         if self.credit >= 0 {
             return None;

@@ -36,37 +36,39 @@
 //!
 //! # What p99 is without the job
 //!
-//! Requests that meet the job cannot show it. So the job stops for a moment. First the job's
-//! requests in flight end, and clients' requests that waited for them are served. Then the probe
-//! lasts until it has seen a hundred requests, but no longer than 400 ms. The next probe comes no
-//! sooner than twenty times as long after. So probes cost the job about 5 % of the time in which
-//! there are clients, and nothing of the time in which there are none. Four times as long after is
-//! enough while the baseline is poorly known, and now and then when clients seem to have changed
-//! (`pulse.rs`). If the allowance is so small that the job rests between pieces, these rests
-//! measure the same for nothing. The baseline is forgotten when clients begin to do something else
-//! (`baseline.rs`). Before it is known, the job has one window in flight.
+//! Requests that meet the job cannot show clients' p99 without the job. So the job stops for a
+//! moment. First the job's requests in flight end, and clients' requests that waited for them are
+//! served. Then the probe lasts until it has seen a hundred requests, but no longer than 400 ms.
+//! The next probe comes no sooner than twenty times as long after. So probes cost the job about 5 %
+//! of the time in which there are clients, and nothing of the time in which there are none. Four
+//! times as long after is enough while the baseline is poorly known, and now and then when clients
+//! seem to have changed (`pulse.rs`). If the allowance is so small that the job rests between
+//! pieces, these rests measure the same for nothing. The baseline is forgotten when clients begin
+//! to do something else (`baseline.rs`). Before it is known, the job has one window in flight.
 //!
-//! The governor must not assume after some time that waiting requests "have been served". If
+//! The governor must not assume, after some time, that waiting requests "have been served". If
 //! clients leave a member a quarter of its time, a queue takes four times its own length to drain.
-//! Its rest would count as the clients' own: the target would grow, with it the allowance, and with
-//! it the queue (`tests/governor.rs` has that disk). So a probe counts from the moment when about
-//! as few requests are in flight as lately without the job; each probe sees fewer until that is so.
+//! Before that, requests left in the queue would count as clients' own: the target would grow, with
+//! it the allowance, and with it the queue (`tests/governor.rs` has that disk). So a probe counts
+//! from the moment when about as few requests are in flight as lately without the job; each probe
+//! sees fewer until that is so.
 //!
 //! # Why not p99 itself, and why not a rate
 //!
 //! `share.rs` says why requests beyond the target are counted. The allowance counts bytes in
-//! flight, and not bytes for each second, because a client's request meets the bytes in flight. It
-//! means the same on outer tracks and inner ones, on a disk and on a memory. A member that becomes
-//! slow gets less without a measurement. A rate that was right a moment ago can be more than the
-//! member can do now; then a queue grows. An allowance cannot do that.
+//! flight, and not bytes for each second, because a client's request meets the bytes in flight. An
+//! allowance means the same on outer tracks and inner tracks, on a disk and on a memory. A member
+//! that becomes slow gets less without a measurement. A rate that was right a moment ago can be
+//! more than the member can do now; then a queue grows. An allowance cannot cause that queue.
 //!
 //! # The floor and the ceiling
 //!
 //! Buckets of bytes begun. The floor goes before clients, or an array that always has some would
-//! never be whole. Its debt may begin in any phase: one piece at a time (`piece.rs`), so that it
-//! costs clients no more than it must, and more the longer that has been too little. It goes in
-//! clients' class, since an elevator may hold idle requests back for as long as clients wait. A
-//! running probe ends first. The ceiling goes before the floor. A ceiling of zero is a pause.
+//! never be whole. Its debt may begin in any phase: one piece at a time (`piece.rs`), so that the
+//! floor costs clients no more than it must, and more pieces the longer the job got too little.
+//! These pieces go in clients' class, since an elevator may hold idle requests back for as long as
+//! clients wait. A running probe ends first. The ceiling goes before the floor. A ceiling of zero
+//! is a pause.
 //!
 //! Invariants, each with its check in `tests/governor.rs`, on disks in virtual time
 //! - Without clients the job gets at least 95 % of the members' speed
@@ -77,7 +79,7 @@
 //! - The job gets its floor, whatever clients' latency `[check: the_floor_is_always_given]`.
 //! - The job exceeds the ceiling by no more than what is saved up in 50 ms and a window
 //!   `[check: the_ceiling_is_never_exceeded]`.
-//! - After a change of target or load it settles, and stays
+//! - After a change of target or load the allowance settles, and stays
 //!   `[check: it_settles_after_each_of_a_hundred_changes]`. Of a hundred changes 75 and more settle
 //!   in half a minute (flash), 85 in two and a half (a disk that turns, with an elevator). Without
 //!   an elevator such a disk has too few requests to tell sooner: the allowance wanders for many
@@ -108,7 +110,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Without a client's request for this long, the phase becomes idle.
 const SILENCE_NS: u64 = 300 * MS;
-/// In phase idle, the limit in flight doubles this often, up to its maximum.
+/// In phase idle, the limit of bytes in flight doubles at this interval, up to its maximum.
 const DOUBLING_NS: u64 = 100 * MS;
 /// The silence before phase idle, if requests at the end of idle phases missed the target too
 /// often.
@@ -121,12 +123,12 @@ const PROBE_QUIET_NS: u64 = 400 * MS;
 const PROBE_MAX_NS: u64 = SECOND;
 /// Time between two probes, as a multiple of a probe's time.
 const PROBE_EVERY: u64 = 20;
-/// Time between two probes, as that multiple, while the baseline is poorly known or clients seem
-/// to have changed.
+/// Time between two probes, as a multiple of a probe's time, while the baseline is poorly known or
+/// clients seem to have changed.
 const PROBE_HURRIED: u64 = 4;
 const PROBE_EVERY_MIN_NS: u64 = SECOND;
 /// After the job stops, requests that met the job count as served once as much time has passed as
-/// they took. This is the most time allowed for that.
+/// they took. The governor waits for at most this long.
 const SETTLE_MAX_NS: u64 = SECOND;
 /// The time after which requests count as served if no client's request has ended while the job
 /// ran.
@@ -134,9 +136,10 @@ const SETTLE_AT_FIRST_NS: u64 = 100 * MS;
 /// The most debt of the floor, as time: more than a probe takes.
 const FLOOR_SAVED_NS: u64 = 2_200 * MS;
 const _: () = assert!(FLOOR_SAVED_NS > SETTLE_MAX_NS + PROBE_MAX_NS);
-/// An unused ceiling is saved up for at most this long.
+/// Unused bytes of the ceiling are saved up for at most this long.
 const CEILING_SAVED_NS: u64 = 50 * MS;
-/// The time between two calls counts as at most this much, since the job wanted nothing in it.
+/// The time between two calls counts as at most this much, since the job wanted nothing in that
+/// time.
 const STEP_MAX_NS: u64 = SECOND;
 /// The longest time until the next poll.
 const ASK_MAX_NS: u64 = 100 * MS;
@@ -149,8 +152,8 @@ const WINDOW_MIN_BYTES: u64 = 64 << 10;
 /// Bytes are the job's own progress: for a rebuild, bytes of the member that is being filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GovernorSettings {
-    /// The highest p99 of clients while the job runs, in thousandths of their p99 without it. At
-    /// least 1000, or [`Self::ANY_LATENCY`] if latency does not matter.
+    /// The highest p99 of clients while the job runs, in thousandths of their p99 without the job.
+    /// At least 1000, or [`Self::ANY_LATENCY`] if latency does not matter.
     pub latency_factor_permille: u32,
     /// The least rate of the job, whatever clients' latency.
     pub floor_bytes_per_second: u64,
@@ -178,7 +181,7 @@ impl Default for GovernorSettings {
 
 impl GovernorSettings {
     /// The latency factor for a job that does not give way: only the ceiling and the members limit
-    /// it.
+    /// the job.
     pub const ANY_LATENCY: u32 = u32::MAX;
 
     /// Whether the job gives way to clients at all.
@@ -218,9 +221,9 @@ fn saved_bytes(bytes_per_second: u64, ns: u64) -> u64 {
 /// The priority of the job's requests against clients'. Elevators know both classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The elevator serves them when no client's request waits.
+    /// The elevator serves the job's requests when no client's request waits.
     Idle,
-    /// The elevator serves them in turn with clients' requests.
+    /// The elevator serves the job's requests in turn with clients' requests.
     BestEffort,
 }
 
@@ -231,18 +234,18 @@ pub struct Allowance {
     pub idle_bytes: u64,
     /// Bytes that may also begin in class best effort, to pay the floor's debt, in whole pieces.
     pub owed_bytes: u64,
-    /// The time at which to ask again. Ask earlier when a part of the job is done.
+    /// The time of the next poll. Poll earlier when a part of the job is done.
     pub ask_at_ns: u64,
 }
 
 /// The governor's phase, for displays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// There are no clients.
+    /// No client sends requests.
     Idle,
     /// Clients and the job share the members.
     Shared,
-    /// The job is stopped for a moment, to measure clients without it.
+    /// The job is stopped for a moment, to measure clients without the job.
     Probe,
 }
 
@@ -270,8 +273,8 @@ struct Probe {
     requests: u64,
 }
 
-/// Whether a probe may come earlier because clients seem to have changed. At most every second
-/// probe may, unless the last one found that clients had changed.
+/// Whether the next probe may come earlier because clients seem to have changed. At most every
+/// second probe may come earlier, unless the last probe found that clients had changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hurry {
     May,
@@ -372,7 +375,8 @@ impl Governor {
     }
 
     /// Takes the latencies of clients' requests that ended since the last call, and the number of
-    /// requests in flight. The runtime calls it about ten times a second while there are clients.
+    /// requests in flight. The runtime calls this function about ten times a second while there are
+    /// clients.
     pub fn handle_slice(&mut self, now_ns: u64, ended: &Latencies, under_way: u64) {
         self.advance(now_ns);
         let start_ns = std::mem::replace(&mut self.slice_start_ns, self.now_ns);
@@ -471,8 +475,8 @@ impl Governor {
             self.floor.wait_ns(piece),
             self.ceiling.wait_ns(piece),
         ];
-        // If no bytes may begin now, the earliest of these times may change that, or the end of
-        // bytes in flight.
+        // If no bytes may begin now, bytes may begin at the earliest of these times, or when bytes
+        // in flight end.
         let wait_ns = waits.into_iter().flatten().filter(|wait_ns| *wait_ns > 0).min();
         let wait_ns = wait_ns.map_or(ASK_MAX_NS, |wait_ns| wait_ns.min(ASK_MAX_NS));
         Allowance { idle_bytes, owed_bytes, ask_at_ns: self.now_ns.saturating_add(wait_ns) }
@@ -517,8 +521,8 @@ impl Governor {
         }
     }
 
-    /// The most bytes in flight without clients. After a short silence it is small, so that the
-    /// next request meets few.
+    /// The most bytes in flight without clients. After a short silence the limit is small, so that
+    /// the next client's request meets few bytes.
     fn idle_bytes(&self) -> u64 {
         let most = self.settings.most_bytes();
         let Some(client_ns) = self.client_ns else { return most };
@@ -538,13 +542,14 @@ impl Governor {
         }
     }
 
-    /// Fits the piece size to the target: a piece may hold a request up for the difference between
-    /// the target and the latency of the slowest requests without the job.
+    /// Fits the piece size to the target: a piece may delay a client's request by the difference
+    /// between the target and the latency of the slowest requests without the job.
     fn fit_piece(&mut self) {
         if let (Some(target_ns), Some(alone_ns)) = (self.target_ns(), self.baseline.p99_ns()) {
             let is_smallest = self.piece_bytes() <= WINDOW_MIN_BYTES;
             if self.piece.fit(target_ns.saturating_sub(alone_ns), is_smallest) {
-                // The debt for larger pieces says little about smaller ones, so it is forgiven.
+                // The debt for larger pieces says little about smaller pieces, so the debt is
+                // forgiven.
                 self.share.forgive();
             }
         }
@@ -562,7 +567,7 @@ impl Governor {
         self.quiet_since_ns.is_some_and(|quiet_ns| quiet_ns.saturating_add(settle_ns) <= start_ns)
     }
 
-    /// How long requests that met the job may still be in flight after it stopped.
+    /// How long requests that met the job may still be in flight after the job stopped.
     fn settle_ns(&self) -> u64 {
         self.beside_ns.unwrap_or(SETTLE_AT_FIRST_NS).min(SETTLE_MAX_NS)
     }
@@ -596,8 +601,8 @@ impl Governor {
         }
     }
 
-    /// The bytes of the floor's debt that may begin now: one piece at a time, and more the longer
-    /// the job got too little. Zero without clients: class idle then serves as well.
+    /// The bytes of the floor's debt that may begin now: one piece at a time, and more pieces the
+    /// longer the job got too little. Zero without clients: class idle then does as well.
     fn owed_bytes(&self) -> u64 {
         let piece = self.piece_bytes();
         let owed = self.floor.bytes();

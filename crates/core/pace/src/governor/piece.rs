@@ -6,9 +6,9 @@
 //!
 //! A request that comes while the members work on a window waits until the window is done. On a
 //! turning disk a window takes one seek and 5 ms. On a small disk that takes a millisecond for each
-//! request a window takes 37 ms, where clients' requests take 2. There no allowance helps: the rest
-//! between windows becomes longer, but the windows stay as they are. So the window is divided until
-//! one piece takes no longer than a request may be held up.
+//! request a window takes 37 ms, where clients' requests take 2. On the small disk no allowance
+//! helps: the rest between windows becomes longer, but the windows stay as they are. So the window
+//! is divided until one piece takes no longer than a request may be held up.
 //!
 //! ```text
 //!   took longer than that                      divide: half as much at a time
@@ -30,7 +30,7 @@
 
 /// The number of pieces to see before the size is halved or doubled.
 const SEEN_MIN: u32 = 12;
-/// The number of pieces to see before that if each piece took `FAR` times its limit.
+/// The number of pieces to see before the size is halved, if each piece took `FAR` times its limit.
 const SEEN_MIN_FAR: u32 = 3;
 /// A piece is far too large if it takes this many times the limit.
 const FAR: u64 = 4;
@@ -52,8 +52,8 @@ pub(super) struct Piece {
     seen: u32,
     /// The time of a piece of twice the size, if the last change was a halving.
     before_ns: Option<u64>,
-    /// If a division was in vain, the number of halvings before it, and the time that a piece then
-    /// took.
+    /// If a division was in vain, the number of halvings before the division, and the time of a
+    /// piece before it.
     in_vain: Option<(u32, u64)>,
     /// The number of slices in a row in which several pieces could be in flight.
     roomy: u32,
@@ -74,7 +74,7 @@ impl Piece {
         self.alone = (in_flight_bytes == 0).then_some((now_ns, bytes));
     }
 
-    /// The last bytes in flight have ended; `piece_bytes` is the size of a piece.
+    /// Reports that the last bytes in flight have ended; `piece_bytes` is the size of a piece.
     pub(super) fn end(&mut self, now_ns: u64, piece_bytes: u64) {
         let Some((began_ns, bytes)) = self.alone.take() else { return };
         // If the clock stood still, the piece's time is unknown.

@@ -1,7 +1,8 @@
 //! Detects a change of clients' load: by the number of requests for each second.
 //!
-//! A hint and no more: it makes the governor probe earlier, and the probe finds out. Clients that
-//! wait for each other are faster or slower as the job is, so the hint may be wrong.
+//! The result is only a hint: the governor probes earlier, and the probe shows whether the load
+//! changed. Clients that wait for each other are faster or slower as the job is, so the hint may be
+//! wrong.
 
 use std::cmp::Ordering;
 
@@ -22,8 +23,8 @@ impl Pace {
         self.ns = self.ns.saturating_add(ns);
     }
 
-    /// Compares the rates: greater or less only if one is more than half as high again as the
-    /// other. Equal if either has only a handful of requests.
+    /// Compares the rates: greater or less only if one rate is more than half as high again as the
+    /// other. Equal if both samples have only a handful of requests.
     pub(super) fn compare(self, other: Self) -> Ordering {
         let cross = |one: Self, other: Self| u128::from(one.requests) * u128::from(other.ns);
         let (this, that) = (cross(self, other), cross(other, self));

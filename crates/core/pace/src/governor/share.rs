@@ -6,9 +6,9 @@
 //!
 //! # The law
 //!
-//! "p99 is at most the target" means "at most one request in a hundred is beyond it". The second
-//! says more: p99 jumps when the hundredth request meets the job, the count follows the job's share
-//! smoothly. So the count drives a budget:
+//! "p99 is at most the target" means "at most one request in a hundred is beyond it". The count
+//! says more than p99: p99 jumps when the hundredth request meets the job, the count follows the
+//! job's share smoothly. So the count drives a budget:
 //!
 //! ```text
 //!   budget    + 8/1000 for each request                at most 3 requests saved up
@@ -21,16 +21,17 @@
 //!
 //! Over time the share beyond the target equals the budget's earnings, whatever the members' curve.
 //! On a smooth curve the allowance settles at that point. At a cliff (two windows do no harm, three
-//! double every latency) it stands below, and tries the edge only as often as the budget allows.
-//! Two rules bound the swing. After a cut comes a slice without another, in which the bytes in
-//! flight drain; and growth is bounded for each slice.
+//! double every latency) the allowance stays below the edge, and tries it only as often as the
+//! budget allows. Two rules bound the swing. After a cut comes a slice without another cut, in
+//! which the bytes in flight drain; and growth is bounded for each slice.
 //!
 //! Invariants:
-//! - the share beyond is what is earned, on a slope and at a cliff
+//! - the share of requests beyond the target is what is earned, on a slope and at a cliff
 //!   `[check: the_share_beyond_is_what_is_earned]`;
-//! - a few slow requests of few do not move it, many do at once
+//! - a few slow requests of few do not move the allowance, many do at once
 //!   `[check: one_slow_request_is_no_reason]`;
-//! - it does not grow beyond what the job uses `[check: what_is_not_used_does_not_grow]`.
+//! - the allowance does not grow beyond what the job uses
+//!   `[check: what_is_not_used_does_not_grow]`.
 
 /// Thousandths of a request beyond the target that each request earns. Ten would put p99 at the
 /// target; fewer leave room for slow requests just after a cut.
@@ -50,7 +51,7 @@ const CUTS_PERMILLE: [u64; 3] = [300, 600, 800];
 /// Growth of the allowance for each earned request, in thousandths.
 const GROWTH_PERMILLE: i64 = 50;
 /// After this many requests in a row within the target, growth is fourfold. The law aims at one
-/// request in 125 beyond.
+/// request in 125 beyond the target.
 const CLEAN_REQUESTS: u64 = 500;
 /// The most growth in one slice, in thousandths.
 const GROWTH_MAX_PERMILLE: u64 = 120;
@@ -65,7 +66,7 @@ pub(super) struct Share {
     allowance_bytes: u64,
     /// The budget, in thousandths of a request beyond the target.
     budget: i64,
-    /// Requests since the last one beyond the target.
+    /// Requests since the last request beyond the target.
     clean: u64,
     cuts: usize,
     /// Slices that the bytes in flight before the last cut can still slow down.

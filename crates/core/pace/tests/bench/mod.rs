@@ -1,8 +1,9 @@
-//! Members in virtual time: clients that come and go, an endless job, and the governor between.
+//! Members in virtual time: clients that come and go, an endless job, and the governor between
+//! them.
 //!
-//! It serves the tests of this folder. A disk has one queue and several channels that serve it; a
-//! request occupies its channel for its whole time. The governor sees only figures that a runtime
-//! could measure.
+//! This bench serves the tests of the folder. A disk has one queue and several channels that serve
+//! it; a request occupies its channel for its whole time. The governor sees only figures that a
+//! runtime could measure.
 //!
 //! ```text
 //!   clients ───────────▶ ┌───────┐    ┌──────────┐
@@ -52,10 +53,10 @@ impl Chance {
 pub(crate) struct Disk {
     pub(crate) name: &'static str,
     pub(crate) channels: usize,
-    /// Whether clients' requests go before waiting requests of the job, as with class idle in an
-    /// elevator.
+    /// Whether clients' requests are served before waiting requests of the job, as with class idle
+    /// in an elevator.
     pub(crate) is_idle_class: bool,
-    /// The least time of a client's request, and the most that chance adds to it.
+    /// The least time of a client's request, and the most time that chance adds to it.
     pub(crate) client_ns: (u64, u64),
     /// The least time of any request of the job.
     pub(crate) seek_ns: u64,
@@ -116,7 +117,7 @@ pub(crate) enum Load {
     None,
     /// This many requests for each second, at random times.
     Open(f64),
-    /// This many requests at a time; each one that ends is followed by the next.
+    /// This many requests at a time; each request that ends is followed by the next.
     Closed(u64),
 }
 

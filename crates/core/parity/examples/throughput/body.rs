@@ -8,7 +8,7 @@ use crate::measure::{
     Arena, Contender, FOOTPRINTS, Footprint, SHAPES, Shape, memcpy, processor, race, spread,
 };
 
-/// P alone, or P and Q, by one kernel.
+/// A contender that computes P alone, or P and Q, with one kernel.
 pub(crate) fn contender(
     kernel: &'static Kernel,
     shape: Shape,

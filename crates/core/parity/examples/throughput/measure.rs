@@ -1,7 +1,7 @@
 //! Paired measurement of parity code: contenders take turns on the same stripes, round after round.
 //!
-//! It serves this example's `main.rs`, and the comparison with other libraries, which includes this
-//! file. It knows no contender but memcpy.
+//! This file serves the example's `main.rs`, and the comparison with other libraries, which
+//! includes it. The only contender in this file is memcpy.
 //!
 //! A number is bytes of data *read* per second, in units of 10^9, by one thread. Parity written is
 //! not counted. A ratio is taken within a round, between neighbours in time, and the median is over
@@ -25,7 +25,7 @@ pub const SHAPES: [Shape; 3] =
 pub struct Footprint {
     pub name: &'static str,
     pub block_bytes: usize,
-    /// The stripes together are at least this big, and at least one.
+    /// The least size of all stripes together; there is at least one stripe.
     pub working_set_bytes: usize,
     /// The data that a contender reads in one round.
     pub sample_bytes: usize,
@@ -66,15 +66,15 @@ pub struct Stripe<'a> {
     pub parity: Vec<&'a mut [u8]>,
 }
 
-/// A contender.
+/// Code whose speed is measured.
 pub struct Contender<'a> {
     pub name: &'static str,
-    /// The bytes of data that it reads.
+    /// The bytes of data that the contender reads.
     pub bytes_read: usize,
     pub work: Box<dyn Fn(&mut Stripe<'_>) + 'a>,
 }
 
-/// The yardstick: copies as many blocks as there is parity.
+/// The yardstick: copies as many blocks as a stripe has parity blocks.
 pub fn memcpy(shape: Shape, footprint: Footprint) -> Contender<'static> {
     Contender {
         name: "memcpy",
@@ -133,7 +133,7 @@ pub struct Series {
     pub rates: Vec<f64>,
 }
 
-/// The middle, the quartiles around it, and both ends.
+/// The median of some numbers, the quartiles around it, and both ends.
 #[derive(Clone, Copy)]
 pub struct Spread {
     pub median: f64,
@@ -153,12 +153,13 @@ pub fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// Round by round, how many times as fast the first is as the second.
+/// Round by round, how many times as fast the first contender is as the second.
 pub fn ratios(first: &Series, second: &Series) -> Vec<f64> {
     first.rates.iter().zip(&second.rates).map(|(first, second)| first / second).collect()
 }
 
-/// Lets contenders take turns, from another one each round. The first round is dropped.
+/// Lets contenders take turns; each round begins with another contender. The first round is
+/// dropped.
 pub fn race(
     contenders: &[Contender<'_>],
     stripes: &mut [Stripe<'_>],

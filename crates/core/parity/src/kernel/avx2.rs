@@ -3,8 +3,8 @@
 //! `Avx2` multiplies by byte shuffles over the two halves of each byte, `GfniAvx2` by bit matrices
 //! (the affine instruction; GFNI's multiplication knows only the AES polynomial).
 //!
-//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule there: a
-//! value exists only where its instructions do.
+//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule in that
+//! file: a value exists only where its instructions do.
 
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_sfence, _mm256_add_epi8, _mm256_and_si256,

@@ -1,9 +1,10 @@
 //! 64 bytes in a register: AVX-512, with or without GFNI.
 //!
-//! As `avx2.rs`, with three-way sums in one instruction and overflow bits as masks.
+//! The same methods as in `avx2.rs`, with three-way sums in one instruction and overflow bits as
+//! masks.
 //!
-//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule there: a
-//! value exists only where its instructions do.
+//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule in that
+//! file: a value exists only where its instructions do.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_loadu_si128, _mm_sfence, _mm512_add_epi8, _mm512_and_si512,

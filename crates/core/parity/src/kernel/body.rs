@@ -1,7 +1,7 @@
 //! The loops, written once: every kernel is these functions compiled for its own registers.
 //!
-//! `mod.rs` checks lengths, then calls these functions through a kernel's table. That table has
-//! them compiled with the kernel's instructions. This file knows no instruction set.
+//! `mod.rs` checks lengths, then calls these functions through a kernel's table. The table has the
+//! functions compiled with the kernel's instructions. This file uses no instruction set directly.
 //!
 //! Each operation is a [`Pass`]: the work on W registers' worth of bytes at one offset. [`run`]
 //! walks the offsets once, wide, then narrow, then byte by byte, so every source byte is read once
@@ -287,8 +287,8 @@ impl Pass for SolveOne {
     }
 }
 
-/// `out` holds P' and Q', computed from the remaining data. It becomes the lost columns: Dx = a (P'
-/// + `p`) + b (Q' + `q`) and Dy = Dx + P' + `p`.
+/// `out` holds P' and Q', computed from the remaining data. `out` becomes the lost columns: Dx = a
+/// (P' + `p`) + b (Q' + `q`) and Dy = Dx + P' + `p`.
 pub(super) struct SolveTwo {
     pub(super) stored: (*const u8, *const u8),
     pub(super) factors: (u8, u8),

@@ -1,12 +1,12 @@
 //! Tests the kernels that this processor can run, and chooses the best of them.
 //!
-//! [`super::kernel`] runs it once per process.
+//! [`super::kernel`] causes one run of the tests per process.
 //!
 //! Order of preference: gfni-avx512, avx512, gfni-avx2, avx2, scalar. The order is fixed, not raced
-//! at start, so that two starts of one program on one machine never differ. It is the order
-//! measured with `examples/throughput` on an EPYC 9005 (Zen 5), 2026-11-20. The speed of sums
-//! follows the register's width, that of products follows GFNI. Only P + Q of eight columns puts
-//! gfni-avx2 before avx512. On aarch64 there is neon, and scalar.
+//! at start, so that two starts of one program on one machine never differ. The order was measured
+//! with `examples/throughput` on an EPYC 9005 (Zen 5), 2026-11-20. The speed of sums follows the
+//! register's width, that of products follows GFNI. Only P + Q of eight columns puts gfni-avx2
+//! before avx512. On aarch64 the kernels are neon and scalar.
 //!
 //! Invariant: a kernel that fails its self-test is never offered
 //! (`tests::a_broken_kernel_fails_the_self_test`).
@@ -17,8 +17,8 @@ use super::Kernel;
 use super::table::SCALAR;
 use crate::definition;
 
-/// The kernels that this processor can run and that passed their self-test, best first. Never
-/// empty: the last one is scalar.
+/// The kernels that this processor can run and that passed their self-test, best first. The list is
+/// never empty: its last kernel is scalar.
 pub(super) static USABLE: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     let usable: Vec<_> = candidates().into_iter().filter(self_test).collect();
     assert!(
@@ -56,7 +56,8 @@ fn candidates() -> Vec<Kernel> {
     vec![Kernel(&SCALAR)]
 }
 
-/// The length of a test block: it makes every kernel take steps of every width, and leaves a tail.
+/// The length of a test block: with this length every kernel takes steps of every width, and has a
+/// tail.
 const BLOCK_BYTES: usize = 64 * 9 + 32 + 8 + 5;
 
 /// Pseudo-random bytes from a seed (a linear congruential generator with Knuth's constants).

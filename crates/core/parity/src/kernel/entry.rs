@@ -1,8 +1,8 @@
-//! From slices to passes: chooses the walk for a call, wide or narrow, through the caches or around
-//! them.
+//! Turns slices into passes: chooses the walk for a call, wide or narrow, through the caches or
+//! around them.
 //!
-//! It stands between a kernel's table (`table.rs`), whose entries are these functions compiled for
-//! one instruction set, and the loops of `body.rs`.
+//! This file stands between a kernel's table (`table.rs`), whose entries are these functions
+//! compiled for one instruction set, and the loops of `body.rs`.
 //!
 //! Streaming: a result block of [`STREAM_BYTES_MIN`] or more is written around the caches when it
 //! is aligned to the register. In-place operations never stream: they have just read the block.

@@ -6,8 +6,8 @@
 //! into a function with its target feature is a call, and a hundred times slower.
 //!
 //! Soundness: a value of a `Lanes` type exists only where the processor has the instructions of
-//! that type. The only ways to a first value, `load`, `zero` and `factor`, are unsafe and demand
-//! it. So a value is the proof that the safe methods need.
+//! that type. The only functions that make a first value, `load`, `zero` and `factor`, are unsafe
+//! and demand the instructions. So a value is the proof that the safe methods need.
 
 /// Bytes side by side in one register, each an element of GF(2^8).
 pub(super) trait Lanes: Copy {
@@ -33,7 +33,7 @@ pub(super) trait Lanes: Copy {
     /// `BYTES` bytes can be written at `target`, at any alignment.
     unsafe fn store(self, target: *mut u8);
 
-    /// Writes around the caches. Only [`Lanes::fence`] orders the write before later ones.
+    /// Writes around the caches. Only [`Lanes::fence`] orders the write before later writes.
     ///
     /// # Safety
     /// `BYTES` bytes can be written at `target`, which is a multiple of `BYTES`.

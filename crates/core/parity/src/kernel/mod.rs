@@ -5,7 +5,8 @@
 //! set) -> `entry.rs` (which walk) -> `body.rs` (loops) -> `lanes.rs` (registers), implemented by
 //! `scalar.rs`, `avx2.rs`, `avx512.rs`, `neon.rs`.
 //!
-//! It does not read the environment or a configuration: callers that do use [`kernel_named`].
+//! This module does not read the environment or a configuration: callers that read them use
+//! [`kernel_named`].
 //!
 //! Invariants: lengths are checked here, in release too, because everything below trusts them
 //! (`tests/kernels.rs::mistakes_are_refused`); a [`Kernel`] exists only if the processor has its
@@ -49,7 +50,7 @@ const TURN_SOURCES: usize = 8;
 /// bytes begin. So the bytes stay in the first cache.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// One instruction set's way to do the arithmetic. All kernels give the same bytes.
+/// The arithmetic for one instruction set. All kernels give the same bytes.
 ///
 /// In every call all blocks have the same length, of any size, at any alignment; unequal lengths
 /// panic. Sources are listed by exponent: `sources[e]` is multiplied by g^e in Q. `None` stands for
@@ -88,8 +89,8 @@ impl Kernel {
         self.0.name
     }
 
-    /// `target` = the sum of `sources`: P of data columns, or a lost column from P and the others.
-    /// Zeroes if there are no sources.
+    /// `target` = the sum of `sources`: P of data columns, or a lost column from P and the other
+    /// columns. Zeroes if there are no sources.
     pub fn xor(&self, target: &mut [u8], sources: &[&[u8]]) {
         check(target.len(), sources);
         if sources.len() > STREAMS_MAX {
@@ -128,7 +129,7 @@ impl Kernel {
         unsafe { (self.0.xor_into)(target, sources) }
     }
 
-    /// `p` and `q` of `sources`, reading each once.
+    /// `p` and `q` of `sources`, reading each source once.
     pub fn pq(&self, sources: &[Option<&[u8]>], p: &mut [u8], q: &mut [u8]) {
         check(q.len(), &[p]);
         check_columns(q.len(), sources);
@@ -223,7 +224,7 @@ pub fn kernels() -> &'static [Kernel] {
     &choose::USABLE
 }
 
-/// The kernel of that name, if this processor can run it and it passed its self-test.
+/// The kernel called `name`, if this processor can run it and it passed its self-test.
 #[must_use]
 pub fn kernel_named(name: &str) -> Option<&'static Kernel> {
     kernels().iter().find(|kernel| kernel.name() == name)

@@ -1,13 +1,13 @@
 //! 16 bytes in a register: NEON. Every aarch64 processor with Linux has it.
 //!
-//! It multiplies by table look-ups over the two halves of each byte, as `avx2.rs` does by shuffles;
-//! one register holds one table, without repeats.
+//! The kernel multiplies by table look-ups over the two halves of each byte, as `avx2.rs` does by
+//! shuffles; one register holds one table, without repeats.
 //!
-//! Results are not written around the caches. The instruction that writes a pair of registers so
-//! (STNP) has no intrinsic, and is a hint that common cores ignore.
+//! Results are not written around the caches. The instruction that writes a pair of registers
+//! around the caches (STNP) has no intrinsic, and is a hint that common cores ignore.
 //!
-//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule there: a
-//! value exists only where its instructions do.
+//! Soundness: see `lanes.rs`. `SAFETY` comments that say "`self` proves" rest on the rule in that
+//! file: a value exists only where its instructions do.
 
 use core::arch::aarch64::{
     uint8x16_t, vandq_u8, vcltzq_s8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8,

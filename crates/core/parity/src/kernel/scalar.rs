@@ -1,7 +1,7 @@
 //! The kernel for every processor: eight bytes in a `u64`, and single bytes at the ends.
 //!
-//! It is the fallback, and does the tail of every other kernel. The kernels' definition is not here
-//! but in `crate::definition`.
+//! The scalar kernel is the fallback, and handles the tail of every other kernel. The kernels'
+//! definition is in `crate::definition`, not in this file.
 
 use super::lanes::Lanes;
 use crate::gf256::{FOLD, PRODUCTS, double};

@@ -8,11 +8,11 @@ use super::lanes::Lanes;
 /// The blocks of a stripe in order of exponents; `None` is a gap.
 type Sources<'a> = &'a [Option<&'a [u8]>];
 
-/// Takes the result block, and the sources whose sum it becomes or receives.
+/// Takes the result block, and the sources whose sum the block becomes or receives.
 pub(super) type Xor = unsafe fn(&mut [u8], &[&[u8]]);
 
 /// Takes stored P and Q, the factors for their residues, and P and Q computed from the remaining
-/// data. Overwrites the computed ones with the lost columns.
+/// data. Overwrites the computed P and Q with the lost columns.
 type SolveTwo = unsafe fn((&[u8], &[u8]), (u8, u8), (&mut [u8], &mut [u8]));
 
 /// The functions of one kernel. Every function demands that the processor has the kernel's
@@ -58,7 +58,7 @@ macro_rules! table {
 }
 
 // The number after the type is the width of a walk's steps in registers. Wider steps pay while a
-// step's sums stay in registers: AVX-512 has 32 of them, AVX2 has 16. Measured with
+// step's sums stay in registers: AVX-512 has 32 registers, AVX2 has 16. Measured with
 // examples/throughput on an EPYC 9005 (Zen 5), 2026-11-20.
 table!(SCALAR, "scalar", u64, 2);
 

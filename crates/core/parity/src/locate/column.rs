@@ -1,7 +1,7 @@
 //! The columns of a RAID-6 stripe that residues can name, and sets of them.
 //!
 //! `mod.rs` names columns; its callers turn them into slots. A data column is named by its
-//! exponent, as everywhere in this crate; geometry knows its slot.
+//! exponent, as everywhere in this crate; geometry gives its slot.
 
 /// A column of a stripe that has P and Q.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,12 +1,12 @@
-//! The evidence for a column: the different errors that all named it.
+//! The evidence for a column: the different errors that all named the column.
 //!
 //! The header of `mod.rs` says why each error counts once, and how much a number of them proves.
 
 /// A column is believed rotten if this many different errors name it.
 pub const VALUES_ENOUGH: usize = 4;
 
-/// The different errors that name one column. An error is the value of a wrong byte: stored plus
-/// right. At most [`VALUES_ENOUGH`] are kept, since more add nothing.
+/// The different errors that name one column. An error is the value of a wrong byte: stored byte
+/// plus right byte. At most [`VALUES_ENOUGH`] errors are kept, since more errors add nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evidence {
     values: [u8; VALUES_ENOUGH],
@@ -34,7 +34,7 @@ impl Evidence {
         }
     }
 
-    /// The errors of either evidence.
+    /// The different errors of both pieces of evidence.
     pub(super) fn and(mut self, other: Self) -> Self {
         other.values[..usize::from(other.count)].iter().for_each(|error| self.add(*error));
         self

@@ -30,7 +30,7 @@
 //! # Two rotten columns
 //!
 //! The code's distance is 3: it locates one wrong column or detects two, and cannot know which of
-//! the two it is doing. A byte in which only one of two rotten columns is wrong still names that
+//! the two cases it has. A byte in which only one of two rotten columns is wrong still names that
 //! column. A byte in which both are wrong, by e and f, names neither. There S_Q / S_P = (g^x e +
 //! g^y f) / (e + f) is a fractional linear map of f / e, one to one. It takes the values g^x and
 //! g^y only where e or f is zero. As f / e goes through the 255 possible values, each of the other
@@ -65,11 +65,11 @@
 //!
 //! If two data columns are wrong by the same error, byte for byte, S_P is zero and all bytes name Q
 //! (`tests::equal_errors_look_like_q`). Errors that are multiples of each other in the field look
-//! like one third column. No number of bytes tells that from the real thing. It takes one cause for
-//! both errors. A repair then rewrites P or Q to fit the columns' present content, and touches no
-//! data. Arithmetic cannot see a write that was interrupted between data and parity either: the new
-//! data looks rotten. A check asks only about stripes that no interrupted write can have left so
-//! (after resync).
+//! like one third column. No number of bytes tells these errors from a wrong third column. Such
+//! errors need one cause for both. A repair then rewrites P or Q to fit the columns' present
+//! content, and touches no data. Arithmetic cannot see a write that was interrupted between data
+//! and parity either: the new data looks rotten. A check asks only about stripes that no
+//! interrupted write can have left so (after resync).
 //!
 //! # Stripes
 //!
@@ -89,7 +89,8 @@
 //! at 5 GB/s of that column, in two at 0.17 GB/s.
 //!
 //! Invariants:
-//! - One rotten column is located, and never under another's name: the two tests above.
+//! - One rotten column is located, and never under another's name: the two tests of section
+//!   Algebra.
 //! - Two rotten columns are never named on enough evidence, short of the previous section.
 //! - The order in which sectors are joined makes no difference (`tests::joining_has_no_order`).
 
@@ -115,12 +116,12 @@ pub enum Verdict {
     Agree,
     /// One column explains every byte of the residues, and no other column does.
     One {
-        /// The column.
+        /// The column that explains the residues.
         column: Column,
-        /// The evidence for it.
+        /// The evidence for the column.
         evidence: Evidence,
     },
-    /// No single column explains the residues: at least two are wrong.
+    /// No single column explains the residues: at least two columns are wrong.
     Several {
         /// Columns that bytes name more often than by chance. If empty, any column may be rotten.
         suspects: ColumnSet,
@@ -152,8 +153,8 @@ impl Verdict {
         }
     }
 
-    /// The columns to report to the operator: the one that the verdict names, or those that stand
-    /// out.
+    /// The columns to report to the operator: the column that the verdict names, or the columns
+    /// that stand out.
     #[must_use]
     pub fn suspects(&self) -> ColumnSet {
         match self {
@@ -192,7 +193,7 @@ fn first_difference(p: &[u8], q: &[u8]) -> Option<usize> {
     Some(step + within.expect("a step that is not zero has a byte that is not"))
 }
 
-/// A sum without an early exit, which the compiler vectorizes.
+/// Whether all bytes are zero. The compiler vectorizes the sum, which has no early exit.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |sum, byte| sum | byte) == 0
 }

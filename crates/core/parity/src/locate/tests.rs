@@ -1,5 +1,5 @@
-//! A single rotten column of any kind is named. Two are not, and the tests count how often bytes
-//! come near a wrong name.
+//! A single rotten column of any kind is named. Two rotten columns are not named, and the tests
+//! count how often bytes come near a wrong name.
 
 use super::*;
 use crate::gf256::{multiply, power};
@@ -201,7 +201,7 @@ enum Pair {
     Same(usize),
     /// Each of the two columns has one wrong byte, at different places.
     Apart,
-    /// Every byte of one column is wrong, and this many of the other.
+    /// Every byte of one column is wrong, and this many bytes of the other column are wrong.
     Within(usize),
     /// All bytes of both columns are wrong, by one error in each column: a chunk filled with one
     /// byte replaced a chunk filled with another byte.
@@ -227,7 +227,7 @@ fn two_rotten(chance: &mut Chance, pair: Pair, (x, y): (Column, Column)) -> Resi
         }
         Pair::Filled => {
             let (e, f) = (chance.error(), chance.error());
-            // The two errors must differ; `equal_errors_look_like_q` tests equal ones.
+            // The two errors must differ; `equal_errors_look_like_q` tests equal errors.
             let f = if e == f { e ^ 1 | 2 } else { f };
             (0..SECTOR).for_each(|at| {
                 residues.add(x, at, e);
@@ -238,8 +238,8 @@ fn two_rotten(chance: &mut Chance, pair: Pair, (x, y): (Column, Column)) -> Resi
     residues
 }
 
-/// A million sectors with two rotten columns. None is believed, and the number that come near a
-/// wrong name is as the algebra predicts.
+/// A million sectors with two rotten columns. No name is believed, and the number of sectors that
+/// come near a wrong name is as the algebra predicts.
 #[test]
 fn two_rotten_columns_are_never_named_on_enough_evidence() {
     const CASES: usize = 1_000_000;
@@ -300,7 +300,7 @@ fn two_rotten_columns_are_never_named_on_enough_evidence() {
 }
 
 /// Several chunks of one stripe rot, each in other sectors. Each sector names a column, the stripe
-/// names none.
+/// names no column.
 #[test]
 fn sectors_that_disagree_name_no_column() {
     let data = ColumnSet::data(6);

@@ -1,12 +1,13 @@
-//! Commands for the kernel, and the memory that they name: this crate's only code with addresses.
+//! Commands for the kernel, and the memory that the commands name: this crate's only code with
+//! addresses.
 //!
 //! A queue of the kernel's has entries. Each entry has two runs of memory that are registered once:
-//! the headers, and the payload. After that the kernel writes into them only while a command of
-//! that entry is out. So each command lends both runs to the kernel, and this process does not
+//! the headers, and the payload. Afterwards the kernel writes into both runs only while the entry's
+//! command is running. So each command lends both runs to the kernel, and this process does not
 //! touch them until it has reaped the command's completion.
 //!
 //! Invariants
-//! - The memory of an entry whose command is out is not reached: asserted in `of_idle`.
+//! - The memory of an entry whose command is running is not touched: asserted in `of_idle`.
 //! - A dropped queue never frees memory that the kernel may still write: `drop`.
 
 use std::io;
@@ -18,7 +19,7 @@ use braid_ring::Region;
 use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
 use rustix::io::Errno;
 
-/// The user data of the bell's command, which belongs to no entry.
+/// The user data of the command that watches the bell, which belongs to no entry.
 const BELL: u64 = u64::MAX;
 
 /// Bytes of a command in its entry of the submission queue.
@@ -32,8 +33,8 @@ const HEADER_BYTES: usize = 4096;
 
 const _: () = assert!(size_of::<RingHeader>() <= HEADER_BYTES);
 
-/// Memory of all entries of a queue. It is not payload memory: payload memory is registered with
-/// the rings of members, and is too scarce to be lent for ever.
+/// Memory of all entries of a queue. This is not payload memory, which is registered with the rings
+/// of members and is too scarce to be lent for ever.
 struct Memory {
     region: Region,
     payload_bytes: usize,
@@ -65,7 +66,7 @@ impl Memory {
         Ok(Self { region, payload_bytes, entries })
     }
 
-    /// Headers and payload of an idle entry.
+    /// Headers and payload of an entry outside the kernel's hands.
     ///
     /// # Panics
     /// When the kernel has the entry.
@@ -75,8 +76,9 @@ impl Memory {
         assert!(!entry.is_out, "the kernel has this entry's memory");
         let [header, payload] = entry.vectors.as_ref();
         debug_assert!(payload.iov_len == self.payload_bytes && self.region.length_bytes() > index);
-        // SAFETY: two disjoint runs of the region, zeroed when it was made. The kernel writes
-        // neither until the entry's next command, which takes `self` exclusively as this does.
+        // SAFETY: these are two disjoint runs of the region, which was zeroed when it was made. The
+        // kernel writes neither run until the entry's next command, which takes `self` exclusively,
+        // as this function does.
         unsafe {
             let header = std::slice::from_raw_parts_mut(header.iov_base.cast(), header.iov_len);
             let payload = std::slice::from_raw_parts_mut(payload.iov_base.cast(), payload.iov_len);
@@ -87,7 +89,7 @@ impl Memory {
 
 #[derive(Debug)]
 pub(super) enum RingEvent {
-    /// The bell rang; `is_heard_again`: the kernel goes on watching it.
+    /// The bell rang. If `is_heard_again`, the kernel continues to watch the bell.
     Bell { is_heard_again: bool },
     /// The command of an entry has ended.
     Entry { index: usize, result: io::Result<()> },
@@ -102,7 +104,7 @@ pub(super) struct Commands {
 
 impl Commands {
     /// Makes a ring with memory for its entries, for queue `number` of the FUSE connection of
-    /// `device`. The caller keeps `device` open as long as it uses the ring.
+    /// `device`. The caller keeps `device` open as long as it uses the queue's ring.
     pub(super) fn new(
         device: BorrowedFd<'_>,
         number: u16,
@@ -130,12 +132,12 @@ impl Commands {
         self.send(index, RING_REGISTER, 0);
     }
 
-    /// Answers an entry's request with the bytes in its memory, and gives the entry to the kernel.
+    /// Answers an entry's request with the bytes in the entry's memory; the kernel gets the entry.
     pub(super) fn commit(&mut self, index: usize, unique: u64) {
         self.send(index, RING_COMMIT_AND_FETCH, unique);
     }
 
-    /// Headers and payload of an idle entry.
+    /// Headers and payload of an entry outside the kernel's hands.
     ///
     /// # Panics
     /// When the kernel has the entry.
@@ -162,17 +164,18 @@ impl Commands {
 
     #[allow(unsafe_code)]
     fn push(&mut self, command: squeue::Entry128) {
-        // SAFETY: the vectors are boxed and the memory is an entry's. Both stay until the command
-        // has ended: `of_idle` hands none out, `drop` frees none. The bell names no memory.
+        // SAFETY: the vectors are boxed, and the memory is an entry's; both stay until the command
+        // has ended: `of_idle` hands out neither, `drop` frees neither. The bell's command names no
+        // memory.
         while unsafe { self.ring.submission().push(&command) }.is_err() {
             self.enter(false);
         }
     }
 
-    /// Submits all commands, and with `sleeps` waits for a completion.
+    /// Submits all commands, and if `sleeps` waits for a completion.
     ///
     /// # Panics
-    /// On an error that only a mistake of ours can cause.
+    /// On an error that only a mistake in this crate can cause.
     pub(super) fn enter(&mut self, sleeps: bool) {
         match self.ring.submit_and_wait(usize::from(sleeps)) {
             Ok(_) => {}
@@ -204,18 +207,19 @@ impl Drop for Commands {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
         if !self.memory.entries.iter().any(|entry| entry.is_out) {
-            // SAFETY: only this line drops it, and nothing uses it afterwards.
+            // SAFETY: only this line drops the memory, and no code uses it afterwards.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
     }
 }
 
-/// Sets the number of vectors, for which `io-uring` has no setter.
+/// Sets a command's number of vectors, for which `io-uring` has no setter.
 #[allow(unsafe_code)]
 fn with_length(command: squeue::Entry128, length: u32) -> squeue::Entry128 {
-    // SAFETY: an entry is 128 bytes of the kernel's layout without padding; any bytes are valid.
+    // SAFETY: a submission queue entry is 128 bytes of the kernel's layout, without padding; any
+    // bytes are valid.
     let mut bytes: [u8; 128] = unsafe { std::mem::transmute(command) };
     bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&length.to_ne_bytes());
-    // SAFETY: an entry has the same 128 bytes, without padding; any bytes are valid.
+    // SAFETY: a queue entry has the same 128 bytes, without padding; any bytes are valid.
     unsafe { std::mem::transmute(bytes) }
 }

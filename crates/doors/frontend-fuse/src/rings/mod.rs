@@ -1,8 +1,8 @@
-//! Requests by io_uring: a queue and a thread for each possible processor.
+//! Requests through io_uring: a queue and a thread for each possible processor.
 //!
 //! The kernel puts a request into the memory that a command lent to it, and takes the answer from
-//! the same memory with the next command. So one system call serves many requests, and none is
-//! needed if answers and requests meet. Linux supports this from 6.14 on, if
+//! the same memory with the next command. So one system call serves many requests, and no call is
+//! needed if answers and requests arrive together. Linux supports this from 6.14 on, if
 //! `/sys/module/fuse/parameters/enable_uring` allows it, once every queue has an entry.
 //!
 //! ```text
@@ -10,7 +10,8 @@
 //!        └── none: INIT does not say so                              └── refused
 //! ```
 //!
-//! After a refusal the kernel goes on by /dev/fuse. FORGET and INTERRUPT still come that way.
+//! After a refusal, the kernel continues through /dev/fuse. FORGET and INTERRUPT always come
+//! through /dev/fuse.
 
 mod commands;
 mod queue;
@@ -106,7 +107,7 @@ fn serve(
     let commands = Commands::new(device.as_fd(), number, (entries, PAYLOAD_BYTES_MAX));
     match commands {
         Ok(commands) => {
-            // The thread that starts the rings waits for all reports.
+            // The send cannot fail, since the thread that starts the rings waits for all reports.
             let _ = ready.send(Ok(()));
             drop(ready);
             Server::new(queue, commands).run();

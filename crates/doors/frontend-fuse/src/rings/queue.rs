@@ -8,12 +8,13 @@
 //!
 //! `receive` runs on any thread.
 //!
-//! Payloads are copied between the entry's memory and the array's. An entry's memory is the
-//! kernel's again once the request is answered. But the array may keep a write's payload longer,
-//! and may answer a read from other memory.
+//! Payloads are copied between the entry's memory and the array's. An entry's memory belongs to the
+//! kernel again once the request is answered. But the array may hold a write's payload longer, and
+//! may answer a read from other memory.
 //!
 //! Only one thread may give commands to a ring. So other threads leave finished operations in the
-//! inbox of that thread. They wake it once for all that came while it slept.
+//! inbox of that thread. They wake the queue's thread once for all operations that finished while
+//! it slept.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use super::commands::{Commands, RingEvent};
 use crate::gate::Gate;
 use crate::session::{AnswerKind, PendingRequest, Session, add, operation_of};
 
-/// Time in which the kernel returns the entries when it releases the file system.
+/// Time in which the kernel must return the entries when it releases the file system.
 const LAST_ENTRIES: Duration = Duration::from_millis(200);
 
 pub(super) enum QueueMessage {
@@ -37,7 +38,7 @@ pub(super) enum QueueMessage {
     Register,
     /// An operation has ended.
     Finished { token: u64, outcome: Outcome },
-    /// The door ends.
+    /// The door is being closed.
     End,
 }
 
@@ -60,9 +61,9 @@ impl Queue {
     }
 
     pub(super) fn post(&self, message: QueueMessage) {
-        // The inbox is never closed, so it refuses nothing; the thread's end drops its content.
+        // The inbox is never closed, so it refuses no message; the thread's end drops its content.
         if let Ok(Bell::Ring) = self.inbox.push(message, true) {
-            // The write fails only after 2^64 wakes without a read, and then the bell rings
+            // The write fails only after 2^64 wakes without a read, and in that case the bell rings
             // already.
             let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
         }
@@ -89,8 +90,8 @@ impl Server {
         Self { queue, commands, pending, live: 0, ending: None }
     }
 
-    /// Runs until the door asks it to end, and the kernel has returned the entries or
-    /// [`LAST_ENTRIES`] has passed.
+    /// Serves requests until the door asks the thread to end, and the kernel has returned the
+    /// entries or [`LAST_ENTRIES`] has passed.
     pub(super) fn run(mut self) {
         let (mut ended, mut items) = (Vec::new(), Vec::new());
         self.commands.watch(self.queue.bell.as_fd());
@@ -149,7 +150,7 @@ impl Server {
         let payload_bytes = usize::try_from(header.entry.payload_sz).unwrap_or(usize::MAX);
         let payload_bytes = payload_bytes.min(payload.len());
         let head = Head::parse_ring(header.in_out.as_bytes()).expect("as long as it is");
-        // The kernel expects its commit id with the answer.
+        // The kernel expects the entry's commit ID with the answer.
         let head = Head { unique: header.entry.commit_id, ..head };
         let arguments = (header.op_in.as_bytes(), payload_bytes);
         let step = queue.session.decide(&head, arguments, queue.wishes);

@@ -1,11 +1,12 @@
-//! The receiving half of a connection: it lends memory to the socket, and makes events of bytes.
+//! The receiving half of a connection: it lends memory to the socket, and turns received bytes into
+//! events.
 //!
 //! Where it stands: between the transport, which fills a [`ReceiveBuffers`], and the session of
-//! `braid-nbd-proto`. It does no I/O and knows no limit but its own buffer's.
+//! `braid-nbd-proto`. The intake does no I/O, and has no limit but its own buffer's size.
 //!
 //! A WRITE's payload is received into its final memory. The difficulty is the stream: a receive for
-//! the next header may bring the payload after it as well, which must then be copied. So a receive
-//! asks for as few bytes beyond a payload as can pay off, the *window*:
+//! the next header may also bring the payload after the header, which must then be copied. So a
+//! receive asks for few bytes beyond a payload, the *window*:
 //!
 //! ```text
 //!   window 1 header ── a full receive, all of the last window were READs ──► 2, 4, .. 128 headers
@@ -13,19 +14,20 @@
 //!        └───────────────────────────────── a WRITE ◄─────────────────────────────┘
 //! ```
 //!
-//! The rest of a long payload is received alone, a stride at a time: it comes in several parts
+//! The rest of a long payload is received alone, a stride at a time: it arrives in several parts
 //! anyway. A payload may have less memory than its length. When that memory is full, the intake
-//! receives nothing until the payload has more ([`Intake::wants_memory`]). A payload that gets no
-//! memory is received and thrown away ([`Intake::give_up_memory`]), since the next request follows
-//! it.
+//! receives nothing until the payload has more memory ([`Intake::wants_memory`]). A payload that
+//! gets no memory is received and discarded ([`Intake::give_up_memory`]), since the next request
+//! follows the payload.
 //!
-//! READs have no payload, so a client that reads has all its requests received at once. A client
-//! that writes has nothing copied and one receive per request, or fewer if its writes are guessed
-//! ([`write_guesses`]). A client that turns from reading to writing has less than a window copied.
+//! READs have no payload, so a reading client's requests are all received at once. For a writing
+//! client no byte is copied, with one receive per request, or fewer if its writes are guessed
+//! ([`write_guesses`]). When a client changes from reading to writing, less than a window is
+//! copied.
 //!
 //! Invariants
 //! - Any split of the stream gives the same requests: `tests::any_split_gives_the_same_requests`.
-//! - A client that only writes has no byte of payload copied:
+//! - For a client that only writes, no byte of payload is copied:
 //!   `tests::writes_in_a_row_are_not_copied`.
 
 use std::collections::VecDeque;
@@ -43,19 +45,19 @@ use crate::limits::{AHEAD_HEADERS_MAX, INPUT_BYTES, STRIDE_BYTES, WHOLE_BYTES_MI
 
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Send these bytes; negotiation goes on or is over.
+    /// Send these bytes to the client; negotiation continues or is over.
     Transmit(Vec<u8>),
     /// Negotiation is over.
     Negotiated(NegotiationResult),
-    /// A client claims an export; [`Intake::answer_claim`] comes before the next event.
+    /// A client claims an export; call [`Intake::answer_claim`] before taking the next event.
     Claim { export_index: usize, words: String },
-    /// A request; if it is a WRITE, [`Intake::open`] comes before the next event.
+    /// A request; if it is a WRITE, call [`Intake::open`] before taking the next event.
     Request(Request),
     /// A request that the session refuses.
     Refused { echo: Echo, refusal: Refusal },
     /// The payload of the open WRITE has arrived.
     Written(Write),
-    /// The open WRITE's payload was thrown away, for lack of memory.
+    /// The open WRITE's payload was discarded, for lack of memory.
     Skipped { slot: u32 },
     /// The server reads nothing more.
     Close,
@@ -71,7 +73,7 @@ pub(super) struct Write {
     filled_bytes: usize,
     /// Bytes of the payload that passed through the input buffer.
     pub(super) copied_bytes: usize,
-    /// The payload has no memory: its bytes are thrown away.
+    /// The payload has no memory, so its bytes are discarded.
     is_skipped: bool,
 }
 
@@ -80,7 +82,7 @@ impl Write {
         self.length - self.filled_bytes
     }
 
-    /// Bytes that are still to come and have memory.
+    /// Payload bytes with memory that have not arrived yet.
     fn open_bytes(&self) -> usize {
         self.payload.len().saturating_sub(self.filled_bytes)
     }
@@ -92,7 +94,7 @@ impl Write {
     }
 }
 
-/// Memory to receive into, on its way to the socket and back.
+/// Memory to receive into, which the intake lends to the socket.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffers {
     write: Option<Write>,
@@ -102,7 +104,7 @@ pub(crate) struct ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// Whether only payload is expected, so that a look before all of it has arrived is pointless.
+    /// Whether only payload is expected, so that an earlier wake-up is pointless.
     pub(crate) fn is_whole(&self) -> bool {
         self.input_bytes == 0
     }
@@ -111,12 +113,12 @@ impl ReceiveBuffers {
         self.write.is_some()
     }
 
-    /// Whether `bytes` more still leave a part of the payload's memory unfilled.
+    /// Whether the payload's memory would still have an unfilled part after `bytes` more.
     pub(crate) fn is_short_of(&self, bytes: usize) -> bool {
         self.write.as_ref().is_some_and(|write| bytes < write.stride().len().max(1))
     }
 
-    /// The memory to fill, in this order; the first part may be empty.
+    /// The memory for the next receive, in filling order; the first part may be empty.
     pub(crate) fn parts(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let rest: &mut [u8] = match &mut self.write {
             Some(write) => {
@@ -130,7 +132,7 @@ impl ReceiveBuffers {
         [rest, &mut self.input[..self.input_bytes]].into_iter().chain(guesses)
     }
 
-    /// Moves the memory to an empty list, in the order in which it is filled.
+    /// Moves the memory for the next receive to an empty list, in the order in which it is filled.
     pub(crate) fn lend(&mut self, segments: &mut Segments) {
         assert!(segments.is_empty(), "a receive is lent once");
         if let Some(write) = &mut self.write {
@@ -171,7 +173,7 @@ enum MemorySlot<'a> {
 
 pub(super) struct Intake {
     session: ServerSession,
-    /// The input buffer; `None` while a receive is out.
+    /// The input buffer; `None` while a receive has it.
     input: Option<Vec<u8>>,
     start: usize,
     end: usize,
@@ -179,14 +181,14 @@ pub(super) struct Intake {
     guesses: WriteGuesses,
     window_headers: usize,
     reads_in_a_row: usize,
-    /// The open WRITE; `None` while a receive is out.
+    /// The WRITE whose payload is arriving; `None` while a receive has it.
     write: Option<Write>,
     /// The last request was a WRITE, and [`Intake::open`] has not been called yet.
     awaits_open: bool,
 }
 
 impl Intake {
-    /// With a `refusal` the session answers every option with that text.
+    /// Makes an intake. With a `refusal`, the session answers every option with that text.
     pub(super) fn new(
         catalog: Arc<[ExportDescription]>,
         refusal: Option<String>,
@@ -271,7 +273,7 @@ impl Intake {
         }
     }
 
-    /// Moves received bytes to the open WRITE; returns its event when its payload is whole.
+    /// Moves received bytes to the WRITE's payload; returns the event when the payload is complete.
     fn fill(&mut self) -> Option<Event> {
         let mut write = self.write.take()?;
         while write.missing_bytes() > 0 {
@@ -310,7 +312,7 @@ impl Intake {
         write.payload.try_grow(capacity_bytes.min(write.length), write.filled_bytes)
     }
 
-    /// The payload gets no more memory: the rest of it is thrown away.
+    /// The payload gets no more memory, so the rest of it is discarded.
     pub(super) fn give_up_memory(&mut self) {
         let write = self.write.as_mut().expect("one that wants memory");
         write.payload = Payload::default();
@@ -352,8 +354,8 @@ impl Intake {
         }
     }
 
-    /// Goes on with the WRITE of the last event, which is request `slot`, with `capacity_bytes` of
-    /// memory at first. With no memory its payload is thrown away.
+    /// Starts to receive the payload of the WRITE of the last event, which is request `slot`, with
+    /// `capacity_bytes` of memory at first. Without memory, the payload is discarded.
     pub(super) fn open(&mut self, slot: u32, command: Command, capacity_bytes: usize) {
         let Command::Write { offset, length, fua } = command else {
             unreachable!("only a write is opened: {command:?}");
@@ -371,8 +373,8 @@ impl Intake {
         self.write = Some(write);
     }
 
-    /// Memory for the next payload, and the number of its bytes that have arrived in guessed
-    /// memory.
+    /// Allocates memory for the next payload; returns it with the number of payload bytes that have
+    /// already arrived in guessed memory.
     fn memory(&mut self, length: usize, capacity_bytes: usize) -> (Payload, usize) {
         if capacity_bytes == 0 {
             return (Payload::default(), 0);
@@ -391,7 +393,7 @@ impl Intake {
         (payload.unwrap_or_default(), 0)
     }
 
-    /// Lends memory for the next bytes; `None` while memory is lent already.
+    /// Lends memory for the next receive; `None` while memory is lent already.
     pub(super) fn receive(&mut self) -> Option<ReceiveBuffers> {
         let input = self.input.take()?;
         assert!(
@@ -429,7 +431,7 @@ impl Intake {
         Some(ReceiveBuffers { write: None, input, input_bytes, guesses: Vec::new() })
     }
 
-    /// Takes lent memory back and drops received bytes; returns the slot of an unfinished WRITE.
+    /// Takes back lent memory, drops its bytes; returns the slot of an unfinished WRITE.
     pub(super) fn waste(&mut self, receive: ReceiveBuffers) -> Option<u32> {
         self.input = Some(receive.input);
         self.write = receive.write;
@@ -456,7 +458,7 @@ impl Intake {
         }
     }
 
-    /// Drops bytes that are not used; returns the slot of a WRITE in the middle of its payload.
+    /// Drops received bytes that are not used yet; returns the slot of an incomplete WRITE.
     pub(super) fn abandon(&mut self) -> Option<u32> {
         self.start = 0;
         self.end = 0;

@@ -49,12 +49,12 @@ fn message_as(style: Style, command: Command, cookie: u64, payload: &[u8]) -> Ve
 
 const STYLES: [Style; 2] = [Style::Simple, Style::Extended];
 
-/// A client's stream, and the requests that the intake made of it.
+/// A client's stream of bytes, and the requests that the intake made of it.
 struct Client<'a> {
     bytes: &'a [u8],
     served: Vec<(Command, Vec<u8>)>,
     copied: usize,
-    /// A payload's memory at first, which is also its limit.
+    /// Memory that a payload has at first, and at most.
     memory: usize,
     memory_max: usize,
 }

@@ -1,8 +1,8 @@
 //! One connection from accept to close, as a machine without socket, thread or clock.
 //!
 //! Where it stands: a transport ([`crate::threads`], [`crate::ring`]) owns the socket and carries
-//! out the connection's tasks. The [`intake`] makes requests of bytes, the [`outbox`] makes replies
-//! of outcomes; the connection decides which of the two may go on. The session, in
+//! out the connection's tasks. The [`intake`] turns bytes into requests, the [`outbox`] turns
+//! outcomes into replies; the connection decides which of the two may proceed. The session, in
 //! `braid-nbd-proto`, decides all questions of the protocol.
 //!
 //! ```text
@@ -16,24 +16,26 @@
 //!      Closed ◄──── the socket breaks, a panic, cut: from everywhere ───────────────────┘
 //! ```
 //!
-//! In `Ending`, sending ends, and input is thrown away until EOF.
+//! In `Ending`, sending ends, and input is discarded until EOF.
 //!
-//! The capitalised names are `Stage`s. While draining, the connection reads no more requests and
-//! sends the replies of those in flight.
+//! The capitalised names are `Stage`s. While draining, the connection reads no more requests, and
+//! sends the replies of the requests in flight.
 //!
 //! A client that has sent half a payload, or takes no reply, must move a stride before its deadline
-//! ([`progress`]; `limits.rs` has the length). `registry.rs` chooses the connection that makes room
-//! for another. A wait for the export or the budget has no deadline.
+//! ([`progress`]; `limits.rs` has the length). `registry.rs` chooses the connection that is cut to
+//! make room for a new one. A wait for the export or the budget has no deadline.
 //!
-//! How to drive it: after each input call [`Connection::advance`]; then carry out the results of
-//! `take_tasks`, `receive`, `batch` and `takes_end_of_sending`, one receive and batch at a time.
+//! How to drive the connection: after each input call [`Connection::advance`]; then carry out the
+//! results of `take_tasks`, `receive`, `batch` and `takes_end_of_sending`, one receive and batch at
+//! a time.
 //!
 //! Invariants
-//! - Only an idle limit makes an idle client lose its place: `tests/hostile.rs`, `crate::registry`.
-//! - A request begins only when there is room for it:
+//! - Only an idle limit makes an idle client lose its connection: `tests/hostile.rs`,
+//!   `crate::registry`.
+//! - A request begins only when the limits have room for it:
 //!   `tests/server.rs::a_connection_with_its_fill_in_flight_is_not_read_from`.
-//! - A request that is longer than a [`stretch`] is answered once, and goes no further when its
-//!   client has gone or the server stops: `tests/stretches.rs`.
+//! - A request that is longer than a [`stretch`] is answered once, and ends after the current
+//!   stretch when its client has gone or the server stops: `tests/stretches.rs`.
 
 mod intake;
 mod outbox;
@@ -81,7 +83,7 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    /// The request's slot; a claim is no request.
+    /// The slot of the task's request; `None` for a claim, which is no request.
     pub(crate) fn slot(&self) -> Option<u32> {
         match self {
             Self::Submit { slot, .. } | Self::Describe { slot, .. } => Some(*slot),
@@ -114,9 +116,9 @@ pub(crate) struct Connection {
     outbox: Outbox,
     waiting: Option<WaitingRequest>,
     tasks: Vec<Task>,
-    /// The transport must end the sending direction.
+    /// The transport must end the socket's sending direction.
     ends_sending: bool,
-    /// The client left without NBD_CMD_DISC.
+    /// The client disconnected without NBD_CMD_DISC.
     is_forsaken: bool,
     progress: Progress,
     pulse: Arc<Pulse>,
@@ -124,9 +126,9 @@ pub(crate) struct Connection {
 
 pub(crate) struct Identity {
     pub(crate) id: u64,
-    /// Where the connection notes that it is at work or idle.
+    /// A record in which the connection notes that it is at work or idle.
     pub(crate) pulse: Arc<Pulse>,
-    /// Why the server turns the client away, if it does.
+    /// The reason if the server turns the client away; else `None`.
     pub(crate) refusal: Option<String>,
 }
 
@@ -169,7 +171,7 @@ impl Connection {
         self.export.as_ref()
     }
 
-    /// The export for a task.
+    /// The export on which the task is carried out.
     pub(crate) fn export_of(&self, task: &Task) -> Arc<dyn Export> {
         let export = match task {
             Task::Claim { export_index, .. } => &self.shared.exports[*export_index],
@@ -180,7 +182,7 @@ impl Connection {
         Arc::clone(export)
     }
 
-    /// Takes the answer to the client's claim.
+    /// Handles the export's answer to the client's claim.
     pub(crate) fn claimed(&mut self, claimed: Result<Arc<dyn Export>, String>, now: Instant) {
         if self.is_closed() {
             return;
@@ -204,7 +206,8 @@ impl Connection {
 
     pub(crate) fn patience(&self) -> Duration {
         let time = self.shared.settings.progress_deadline;
-        // Checked in any stage: a reader thread that waits for room has not noticed the stop yet.
+        // Checks in any stage whether the server stops: a reader thread that waits for room has not
+        // noticed the stop yet.
         if self.shared.stopping_since().is_some() {
             time.min(STOP_PROGRESS_DEADLINE)
         } else if self.outbox.is_in_the_way(&self.shared.budget) {
@@ -214,7 +217,7 @@ impl Connection {
         }
     }
 
-    /// Since when the client has moved no stride of a payload or reply.
+    /// Since when the client has moved less than a stride of a payload or reply.
     fn stalled_since(&self) -> Option<Instant> {
         match self.stage {
             Stage::Transmitting => self.progress.stalled_since(),
@@ -228,7 +231,7 @@ impl Connection {
     }
 
     /// The latest moment for the next [`Self::handle_time`]. Other connections may begin to wait
-    /// for this one's memory at any time, so a stalled client is checked twice.
+    /// for this connection's memory at any time, so a stalled client is checked twice.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let time = self.shared.settings.progress_deadline;
         let look = self.stalled_since().map(|since| {
@@ -246,7 +249,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stage whose deadline has passed, and cuts no stalled client: for a transport that
+    /// Ends a stage whose deadline has passed, but cuts no stalled client: for the transport that
     /// notices stalled clients by timeouts of its calls.
     pub(crate) fn end_stage(&mut self, now: Instant) {
         self.progress.set_now(now);
@@ -255,12 +258,12 @@ impl Connection {
         }
     }
 
-    /// Restarts the stall clock: the server did not run, so a stall is not the client's fault.
+    /// Restarts the stall clock: the server did not run, so the stall is not the client's fault.
     pub(crate) fn was_not_looked_after(&mut self, now: Instant) {
         self.progress.begin_anew(now);
     }
 
-    /// Whether the incoming payload has stalled for too long.
+    /// Whether the client has sent too little of its incoming payload for too long.
     pub(crate) fn is_not_sent_to(&self, now: Instant) -> bool {
         self.progress.receiving_since().is_some_and(|since| since + self.patience() <= now)
     }
@@ -279,12 +282,12 @@ impl Connection {
         self.progress.stalled_since().is_some()
     }
 
-    /// Whether the socket is no longer used. Operations may still be with the export.
+    /// Whether the socket is no longer used. The export may still be carrying out requests.
     pub(crate) fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }
 
-    /// Whether the connection is closed and none of its requests is with the export.
+    /// Whether the connection is closed, and the export has none of its requests.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_closed() && self.outbox.in_flight() == 0
     }
@@ -293,7 +296,7 @@ impl Connection {
         matches!(self.stage, Stage::Ending { .. } | Stage::Closed)
     }
 
-    /// Gives up a task that the transport took and will not carry out.
+    /// Gives up the request of a task that the transport took and will not carry out.
     pub(crate) fn abandon(&mut self, slot: u32) {
         self.outbox.abandon(slot, &self.shared.budget);
     }
@@ -327,7 +330,7 @@ impl Connection {
         self.outbox.abandon(slot, &self.shared.budget);
     }
 
-    /// Goes on as far as received bytes and room allow.
+    /// Continues the connection as far as received bytes and free room allow.
     pub(crate) fn advance(&mut self, now: Instant) {
         self.progress.set_now(now);
         self.count_receive();
@@ -375,7 +378,7 @@ impl Connection {
         }
     }
 
-    /// Gives the incoming payload more memory; false if the payload has to wait for it.
+    /// Gives the incoming payload more memory; false if the payload has to wait for memory.
     fn grow(&mut self, slot: u32) -> bool {
         let is_longer = match self.outbox.grow(slot, &self.shared.budget) {
             GrowthResult::To(bytes) => self.intake.grow(bytes).is_ok(),
@@ -386,7 +389,7 @@ impl Connection {
             self.intake.give_up_memory();
             self.outbox.has_come(slot, false, &self.shared.budget);
         }
-        // The client has filled all memory that its payload had.
+        // The client has filled all memory that its payload had, so its stride counts as complete.
         self.progress.stride_is_done();
         true
     }
@@ -399,8 +402,8 @@ impl Connection {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Transmit(bytes) => {
-                // Noted before the client can know that it has negotiated, so that no such client
-                // is evicted.
+                // Notes the end of negotiation before the client can learn of it, so that no client
+                // that has negotiated is evicted.
                 let is_last = self.intake.is_negotiated();
                 if is_last && !self.shared.registry.note_negotiated(self.id) {
                     return self.close();
@@ -433,7 +436,7 @@ impl Connection {
                 self.refuse_memory(slot);
             }
             Event::Close if self.stage == Stage::Transmitting => self.drain(),
-            // The replies that wait still go out.
+            // Replies that wait are still sent.
             Event::Close => {
                 self.shared.counters.negotiations_failed.add(1);
                 self.drain();
@@ -449,7 +452,7 @@ impl Connection {
         self.stage = Stage::Transmitting;
     }
 
-    /// Begins a request, or returns it if there is no room yet.
+    /// Begins a request, or returns the request if there is no room for it yet.
     fn admit(&mut self, waiting: WaitingRequest) -> Option<WaitingRequest> {
         let (echo, kind) = match &waiting {
             WaitingRequest::Refused { echo, .. } => (*echo, Kind::Other),
@@ -564,7 +567,7 @@ impl Connection {
         self.outbox.describe(slot, extents, asked, &Ledger::of(&self.shared));
     }
 
-    /// Memory for the next bytes; `None` while the memory is lent, and while the connection wants
+    /// Memory for the next receive; `None` while the memory is lent, or while the connection wants
     /// no bytes.
     pub(crate) fn receive(&mut self) -> Option<ReceiveBuffers> {
         let receive = match self.stage {
@@ -582,7 +585,7 @@ impl Connection {
         receive
     }
 
-    /// The result of a receive; 0 bytes are the end of the stream.
+    /// Handles the result of a receive; 0 bytes mean the end of the stream.
     pub(crate) fn received(&mut self, receive: ReceiveBuffers, result: io::Result<usize>) {
         let bytes = result.unwrap_or(0);
         let was_in_payload = self.progress.end_receive();
@@ -629,7 +632,7 @@ impl Connection {
         Some(batch)
     }
 
-    /// Notes that a part of a batch is sent and the transport goes on with the rest.
+    /// Notes that a part of a batch is sent, and that the transport sends the rest.
     pub(crate) fn goes_on_sending(&mut self) {
         self.progress.begin_send();
     }
@@ -639,12 +642,12 @@ impl Connection {
         self.progress.end_send();
         self.outbox.sent(batch, result.is_ok(), &self.shared.budget);
         if result.is_err() {
-            // The client is gone: its requests still finish, their replies are dropped.
+            // The client is gone: its requests still finish, and their replies are dropped.
             self.close();
         }
     }
 
-    /// Whether to end the sending direction now; true only once.
+    /// Whether the transport must end the sending direction now; true only once.
     pub(crate) fn takes_end_of_sending(&mut self) -> bool {
         std::mem::take(&mut self.ends_sending)
     }
@@ -672,7 +675,7 @@ fn within(sizes: BlockSizes, request_bytes_max: usize) -> BlockSizes {
     let minimum = sizes.minimum_bytes();
     let most = u32::try_from(request_bytes_max).unwrap_or(u32::MAX).max(minimum).max(512);
     let maximum = sizes.maximum_bytes().min(most - most % minimum);
-    // The largest power of two that still fits, if the preferred size does not.
+    // If the preferred size does not fit, uses the largest power of two that does.
     let preferred = sizes.preferred_bytes().min(1 << maximum.ilog2());
     BlockSizes::new(minimum, preferred, maximum).expect("no rule is broken by lower numbers")
 }

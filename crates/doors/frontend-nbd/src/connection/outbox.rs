@@ -1,8 +1,9 @@
 //! The sending half of a connection: requests in flight, and the replies that wait for the socket.
 //!
-//! Where it stands: a request begins here when there is room for it, and its outcome ends it. It
-//! counts as in flight until its reply has been sent, so the server stops reading from a client
-//! that does not read its replies. No I/O: the transport sends replies as a [`Batch`].
+//! Where it stands: a request begins in the outbox when there is room for it, and ends with its
+//! outcome. The request counts as in flight until its reply has been sent, so the server stops
+//! reading from a client that does not read its replies. No I/O: the transport sends replies as a
+//! [`Batch`].
 //!
 //! ```text
 //!   begin ──► slot ── finish ──► reply ── batch ──► sent: room for another
@@ -10,13 +11,13 @@
 //!   close: replies are dropped; what is still with the export is counted until it comes back
 //! ```
 //!
-//! The outbox asks the [`Budget`] before it allocates memory. A long WRITE gets a little at first,
-//! and more as its bytes arrive ([`Outbox::grow`]). A client that has sent as long a WRITE before
-//! gets all at once.
+//! The outbox asks the [`Budget`] before it allocates memory. A long WRITE gets little memory at
+//! first, and more as its bytes arrive ([`Outbox::grow`]). A client that has sent as long a WRITE
+//! before gets all the memory at once.
 //!
 //! Invariants
 //! - Each request is answered once: `finish` asserts that the slot is in use.
-//! - No more is in flight than the limits allow:
+//! - No more requests are in flight than the limits allow:
 //!   `tests::room_is_by_number_by_bytes_and_by_the_common_budget`.
 
 use std::collections::VecDeque;
@@ -34,11 +35,11 @@ use crate::limits::{
     REPLIES_PER_SEND, STRIDE_BYTES,
 };
 
-/// Reply heads with at most this capacity are kept for reuse: more than any header, less than most
-/// error texts.
+/// Reply headers in buffers of at most this capacity are kept for reuse. The capacity is larger
+/// than any header, and smaller than most error texts.
 const SPARE_HEAD_BYTES: usize = 64;
 
-/// The facts of a request that its answer needs.
+/// The facts about a request that its reply needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Read { length: u32 },
@@ -61,7 +62,7 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BeginResult {
-    /// The request began in this slot, with this many bytes of memory.
+    /// The request began in this slot, with this much memory in bytes.
     Slot(u32, usize),
     Wait,
     TooLarge,
@@ -79,7 +80,7 @@ pub(super) enum GrowthResult {
 struct Reply {
     head: Vec<u8>,
     payload: Option<Payload>,
-    /// Memory of the request that this reply answers; `None` in negotiation.
+    /// Bytes of memory of the request that this reply answers; `None` in negotiation.
     cost_bytes: Option<usize>,
 }
 
@@ -89,7 +90,7 @@ impl Reply {
     }
 }
 
-/// Replies that are being sent, and how many of their bytes are out.
+/// Replies that are being sent, and how many of their bytes have been sent.
 #[derive(Debug)]
 pub(crate) struct Batch {
     replies: Vec<Reply>,
@@ -100,7 +101,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The parts to send next, in order: at most [`STRIDE_BYTES`], no part empty.
+    /// The parts of replies to send next, in order: at most [`STRIDE_BYTES`], no part empty.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let (mut skip, mut left) = (self.sent_bytes, STRIDE_BYTES);
         self.replies
@@ -116,7 +117,7 @@ impl Batch {
             .filter(|part| !part.is_empty())
     }
 
-    /// Moves the memory of these parts to an empty list, in the order in which it is sent.
+    /// Moves the memory of the parts to send next to an empty list, in sending order.
     pub(crate) fn lend(&mut self, segments: &mut Segments) {
         assert!(segments.is_empty(), "a batch is lent once at a time");
         let (mut skip, mut left) = (self.sent_bytes, STRIDE_BYTES);
@@ -149,7 +150,7 @@ impl Batch {
         for (index, segment) in segments.drain(..).enumerate() {
             match segment.into_memory() {
                 Memory::Bytes(head) => {
-                    // Every reply begins with a head.
+                    // Every reply begins with a header.
                     at += usize::from(index > 0);
                     self.replies[at].head = head;
                 }
@@ -159,7 +160,7 @@ impl Batch {
         }
     }
 
-    /// Notes `bytes` as sent; returns whether the whole batch is out.
+    /// Notes `bytes` as sent; returns whether the whole batch has been sent.
     pub(crate) fn advance(&mut self, bytes: usize) -> bool {
         self.sent_bytes += bytes;
         assert!(self.sent_bytes <= self.bytes, "no more is sent than there was");
@@ -171,7 +172,7 @@ impl Batch {
 struct Slot {
     echo: Echo,
     kind: Kind,
-    /// The part of a long request that the export has not been asked for yet.
+    /// The part of a long request that has not been passed to the export yet.
     rest: Option<Command>,
     cost_bytes: usize,
 }
@@ -181,13 +182,13 @@ pub(super) struct Outbox {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     replies: VecDeque<Reply>,
-    /// The list for the next batch; `None` while a batch is out.
+    /// The list for the next batch; `None` while a batch has it.
     spare: Option<Vec<Reply>>,
     spare_heads: Vec<Vec<u8>>,
     in_flight: usize,
     purse: Purse,
     bell: Arc<dyn Bell>,
-    /// Memory of the longest payload that the client has sent.
+    /// Bytes of memory that the client's longest payload so far had.
     proven_bytes: usize,
     is_growing: bool,
     closed: bool,
@@ -248,8 +249,8 @@ impl Outbox {
     }
 
     /// Takes memory for a WRITE before its payload arrives. If the WRITE is short, or its client
-    /// has sent as much before, it takes the whole memory, provided that it is free at once. Else
-    /// it takes the connection's own share, so that a mere announcement of a long write takes no
+    /// has sent as much before, takes all its memory, provided that this is free at once. Else
+    /// takes the connection's own share, so that the announcement of a long write alone takes no
     /// common memory.
     fn begin_write(&mut self, bytes: usize, budget: &Budget) -> Option<usize> {
         let is_likely = bytes <= FIRST_GRANT_BYTES.max(self.proven_bytes);
@@ -261,7 +262,7 @@ impl Outbox {
         if first > 0 {
             return self.take(first, Need::Now, budget).then_some(first);
         }
-        // The own share is held by requests that end by themselves, or the connection has none.
+        // The connection has no own share, or requests that end without more memory hold the share.
         if self.purse.held_bytes() > 0 {
             return None;
         }
@@ -272,7 +273,7 @@ impl Outbox {
 
     pub(super) fn grow(&mut self, number: u32, budget: &Budget) -> GrowthResult {
         let slot = self.slots[number as usize].expect("a request that is under way");
-        // The limit may have been lowered since the request began.
+        // The memory limit may have been lowered since the request began.
         if slot.kind.bytes() > request_bytes_max(budget.limit_bytes()) {
             return GrowthResult::Never;
         }
@@ -287,7 +288,7 @@ impl Outbox {
         GrowthResult::To(bytes)
     }
 
-    /// Notes that the payload of the incoming WRITE has arrived, or never will.
+    /// Notes that the payload of the incoming WRITE has arrived, or will never arrive.
     pub(super) fn has_come(&mut self, number: u32, is_whole: bool, budget: &Budget) {
         let slot = self.slots[number as usize].as_mut().expect("a request that is under way");
         if std::mem::take(&mut self.is_growing) {
@@ -315,12 +316,12 @@ impl Outbox {
         budget.leave(&mut self.purse);
     }
 
-    /// Keeps the rest of a request while the export works on a stretch of it.
+    /// Stores the rest of a request while the export works on one stretch of the request.
     pub(super) fn set_rest(&mut self, number: u32, rest: Option<Command>) {
         self.slots[number as usize].as_mut().expect("a request that is under way").rest = rest;
     }
 
-    /// Takes a request's rest after the export has finished a stretch.
+    /// Takes the stored rest of a request after the export has finished a stretch.
     pub(super) fn take_rest(&mut self, number: u32) -> Option<Command> {
         self.slots[number as usize].as_mut().expect("a request that is under way").rest.take()
     }
@@ -333,7 +334,7 @@ impl Outbox {
         let Outcome { result, payload } = outcome;
         match (result, slot.kind) {
             (Err(RequestError::Dropped), _) => self.breach(slot, "the request was dropped", at),
-            // The client knows a later end than the export has now.
+            // The export has become smaller since the client connected.
             (Err(error @ RequestError::OutOfRange), Kind::Write { .. }) => {
                 self.fail(slot, ErrorCode::NoSpace, &error.to_string(), at);
             }
@@ -371,7 +372,7 @@ impl Outbox {
         self.fail(slot, error, reason, at);
     }
 
-    /// Gives up a request whose client left in the middle of it.
+    /// Gives up a request whose client disconnected before the request was complete.
     pub(super) fn abandon(&mut self, number: u32, budget: &Budget) {
         let slot = self.take_slot(number);
         self.end(1, slot.cost_bytes, budget);
@@ -431,7 +432,7 @@ impl Outbox {
         Some(Batch { replies, bytes, sent_bytes: 0, lent_from: 0 })
     }
 
-    /// Takes a batch back, sent or not: its requests are over.
+    /// Takes a batch back, sent or not: the requests that it answers are over.
     pub(super) fn sent(&mut self, batch: Batch, is_sent: bool, budget: &Budget) {
         let mut replies = batch.replies;
         let costs = || replies.iter().filter_map(|reply| reply.cost_bytes);

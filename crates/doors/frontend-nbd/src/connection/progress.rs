@@ -1,10 +1,10 @@
 //! The stall clock: since when a client has moved no stride of its payload, or of its replies.
 //!
 //! Where it stands: a part of [`super::Connection`], which reports the time and all receives and
-//! sends. The connection decides how long the clock may run, and cuts the client after that.
+//! sends. The connection decides how long the clock may run, and then cuts the client.
 //!
-//! A client may send a payload in any number of parts. A part does not restart the clock; only a
-//! whole *stride* does: [`STRIDE_BYTES`], or all that the receive asked for.
+//! A client may send a payload in any number of parts. Not every part restarts the clock; only a
+//! whole *stride* does: [`STRIDE_BYTES`], or all the bytes that the receive asked for.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,20 @@ use crate::limits::{CONTENDED_DEADLINE, STRIDE_BYTES};
 #[derive(Debug)]
 pub(super) struct Progress {
     now: Instant,
-    /// Since when less than a stride of the incoming payload has moved.
+    /// The time since when less than a stride of the incoming payload has moved.
     receiving_since: Option<Instant>,
-    /// Since when less than a stride of the outgoing replies has moved.
+    /// The time since when less than a stride of the outgoing replies has moved.
     sending_since: Option<Instant>,
     asked_at: Instant,
     stride: Stride,
 }
 
-/// The bytes of the current stride that earlier receives moved, and the time of these receives.
+/// The bytes of the current stride that earlier receives moved, and the duration of these receives.
 #[derive(Debug, Default)]
 struct Stride {
     moved_bytes: usize,
     spent: Duration,
-    /// When the last of these receives began; `None` once its time is added.
+    /// When the last receive of the stride began; `None` once its duration is added.
     uncounted_since: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl Progress {
         }
     }
 
-    /// Notes that the client has sent a stride, or all the bytes of the receive.
+    /// Notes that the client has sent a stride, or all the bytes that the receive asked for.
     pub(super) fn stride_is_done(&mut self) {
         self.stride = Stride::default();
     }
@@ -83,7 +83,7 @@ impl Progress {
         self.receiving_since.take().is_some()
     }
 
-    /// Notes that a receive brought `bytes`; `is_short` if it asked for more of a payload.
+    /// Notes that a receive brought `bytes`; `is_short` if it asked for more bytes of a payload.
     pub(super) fn moved(&mut self, bytes: usize, is_short: bool) {
         self.stride.moved_bytes += bytes;
         if is_short && self.stride.moved_bytes < STRIDE_BYTES {
@@ -93,9 +93,9 @@ impl Progress {
         }
     }
 
-    /// Adds the time of a receive that was not filled; returns the time of the stride so far. Time
-    /// between receives is the server's and does not count. Of a receive longer than
-    /// [`CONTENDED_DEADLINE`] only that much counts: the server was late to look at it.
+    /// Adds the duration of a receive that got fewer bytes than it asked for; returns the stride's
+    /// duration so far. Time between receives is the server's and does not count. A receive counts
+    /// for at most [`CONTENDED_DEADLINE`]: if it took longer, the server was late.
     pub(super) fn count_receive(&mut self) -> Option<Duration> {
         let since = self.stride.uncounted_since.take()?;
         let time = self.now.saturating_duration_since(since);

@@ -1,8 +1,8 @@
 //! Cuts a long TRIM or WRITE_ZEROES, which may cover the whole export, into stretches.
 //!
 //! Where it stands: under the connection, which asks the export for one stretch at a time and keeps
-//! the rest with the request. So a request of any length takes the memory of a short one, and other
-//! requests run in between. If its client leaves, the request ends with the current stretch.
+//! the rest with the request. So a request of any length needs the memory of a short one, and other
+//! requests run in between. If the client disconnects, its request ends with the current stretch.
 //!
 //! ```text
 //!   offset ├──────┤ stretch ├─────────┤ stretch ├───── .. ─────┤ at least one, less than two ├ end
@@ -10,16 +10,17 @@
 //! ```
 //!
 //! Each stretch has `fua` if the request has it. The last stretch is at least full length: an
-//! export that trims whole sectors would do nothing for a shorter tail, and make nothing durable.
+//! export that trims whole sectors would do nothing for a shorter tail, and would make nothing
+//! durable.
 
 use braid_nbd_proto::Command;
 
 use braid_ring::client::ClientRequest;
 
-/// The first stretch of a command as a request, and the rest of the command.
+/// Splits a command into a request for its first stretch and the rest of the command.
 ///
 /// # Panics
-/// For commands that are never cut into stretches: our own mistake.
+/// If the command is one that is never cut into stretches, which is a mistake of the caller.
 pub(super) fn first(command: Command, stretch_bytes: u64) -> (ClientRequest, Option<Command>) {
     let (offset, length) = match command {
         Command::Trim { offset, length, .. } | Command::WriteZeroes { offset, length, .. } => {

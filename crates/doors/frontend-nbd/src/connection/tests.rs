@@ -42,7 +42,7 @@ impl Table {
         Self { shared, connection, now, tasks: Vec::new(), bell, _peer: peer }
     }
 
-    /// A connection whose client has negotiated and read every message.
+    /// A connection whose client has negotiated, and has read every message of the server.
     fn negotiated() -> Self {
         Self::new(Settings::default()).let_in()
     }
@@ -296,8 +296,8 @@ fn a_write_that_has_to_wait_for_memory_goes_on_when_there_is_some() {
     let mut first = Table::new(settings).let_in();
     let mut second = Table::at(&first.shared).let_in();
     let mut third = Table::at(&first.shared).let_in();
-    // 32 MiB are granted, of which 24 are common. One write may have 16, all growing ones together
-    // 8.
+    // 32 MiB are granted, of which 24 are common. One write may have 16, and all growing writes
+    // together may have 8.
     for (table, bytes) in [(&mut first, 4 << 20), (&mut second, 4 << 20)] {
         table.ask(long_write(), &[]);
         table.say(&vec![1; bytes + 1]);
@@ -411,7 +411,7 @@ fn a_client_that_sits_on_what_others_wait_for_is_cut_sooner() {
     assert_eq!(waiting.take().len(), 1);
 }
 
-/// Sends `bytes` one at a time, with a `pause` between; returns how long the connection lived.
+/// Sends `bytes` one at a time, with a `pause` between; returns the connection's lifetime.
 fn trickle(table: &mut Table, bytes: usize, pause: Duration) -> Duration {
     let begun = table.now;
     for _ in 0..bytes {

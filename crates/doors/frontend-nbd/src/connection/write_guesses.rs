@@ -1,17 +1,17 @@
 //! Memory for a client's probable next requests: more writes of the length of its recent ones.
 //!
 //! Where it stands: under the [`intake`](super::intake). A client often writes the same length
-//! again and again. For such a client one receive has memory for the next header, the payload after
-//! it, the next header, and so on. So one system call brings many small writes, and their payloads
-//! need no copy.
+//! again and again. For such a client, one receive has memory for the next header, the payload
+//! after the header, the next header, and so on. So one system call brings many small writes, and
+//! their payloads need no copy.
 //!
 //! ```text
 //!   [ header ][ payload of L ][ header ][ payload of L ][ header ] ...          a guess
 //! ```
 //!
-//! A receive guesses one payload more than the last receive filled. If the last one filled all its
-//! guesses, it guesses twice as many. A wrong guess costs only copies: the received bytes are a
-//! stream in any case.
+//! A receive guesses one payload more than the last receive filled. If the last receive filled all
+//! its guesses, the next one guesses twice as many. A wrong guess costs only copies: the received
+//! bytes are a stream in any case.
 
 use std::collections::VecDeque;
 
@@ -29,9 +29,9 @@ pub(super) struct Piece {
 
 #[derive(Debug)]
 pub(super) enum Memory {
-    /// Memory guessed to hold a header.
+    /// Memory in which a header is expected.
     Header(Vec<u8>),
-    /// Memory guessed to hold a payload.
+    /// Memory in which a payload is expected.
     Payload(Payload),
 }
 
@@ -56,7 +56,7 @@ pub(super) struct WriteGuesses {
     header_bytes: usize,
     length: usize,
     alike: usize,
-    /// The most guesses in the next receive.
+    /// The largest number of payloads to guess in the next receive.
     count: usize,
     headers: Vec<Vec<u8>>,
     payloads: Vec<Payload>,
@@ -110,7 +110,7 @@ impl WriteGuesses {
         guesses
     }
 
-    /// Appends the memory that the received `bytes` filled to `pieces`; keeps the memory of unused
+    /// Appends memory that received `bytes` have filled to `pieces`, and keeps the memory of unused
     /// guesses.
     pub(super) fn take_in(
         &mut self,
@@ -136,7 +136,7 @@ impl WriteGuesses {
             }
         }
         assert_eq!(bytes, 0, "no more is received than there was room for");
-        // Shrinks: a client that waits for each reply must not pay for unused guesses.
+        // Makes fewer guesses: a client that waits for each reply must not pay for unused ones.
         self.count = if used == guessed { (guessed * 2).max(1) } else { used + 1 };
         self.spare = guesses;
     }

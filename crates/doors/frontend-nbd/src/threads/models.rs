@@ -1,8 +1,8 @@
 //! Models of one connection: its reader, its writer and the threads that finish its requests.
 //!
 //! Where it stands: unit tests that exist under `--cfg shuttle` only, as [`crate::models`]. Only
-//! the client is not real: it has sent all its bytes and hung up before the model begins, since a
-//! model must not wait. There is room for two requests, or one read.
+//! the client is simulated: it has sent all its bytes and disconnected before the model begins,
+//! since a model must not wait. The connection has room for two requests, or for one READ.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -25,11 +25,11 @@ use crate::sync::{Flaw, choose};
 
 /// Bytes of a READ: two such reads exceed a connection's limit in flight.
 const HEAVY_BYTES: u32 = 5000;
-/// Bytes of the greeting, and of the answer to GO: one item of 12 bytes, and an end.
+/// Bytes of the greeting and of the reply to GO, which is one item of 12 bytes and an end.
 const HELLO_BYTES: usize = 18 + 20 + 12 + 20;
 const REPLY_BYTES: usize = 16;
 
-/// An export that finishes each operation on a thread of its own, and a FLUSH by dropping it.
+/// An export that finishes each operation on a thread of its own, except that it drops each FLUSH.
 struct Scattering;
 
 impl Export for Scattering {
@@ -77,7 +77,7 @@ fn requests() -> Vec<u8> {
     bytes
 }
 
-/// Starts to serve a client that has sent everything and hung up.
+/// Starts to serve a client that has sent all its bytes and disconnected.
 fn serve() -> (Arc<Shared>, UnixStream, thread::JoinHandle<()>) {
     let (socket, mut theirs) = pair();
     theirs.write_all(&requests()).expect("it fits the socket");
@@ -147,10 +147,11 @@ fn a_request_that_is_forgotten_is_caught() {
     sample("flawed", serve_to_the_end);
 }
 
-/// Two connections, and memory for one of their long reads at a time.
+/// Two connections share memory that is enough for one of their long reads at a time.
 fn share_memory() {
     let shared = shared();
-    // Three quarters are common memory, and there are no own shares: room for one read and a write.
+    // Three quarters of the memory are common, and there are no own shares. There is room for one
+    // read and a write.
     shared.budget.set_limit(4 * 4096);
     shared.budget.set_connections_max(1 << 20);
     let serving = || {
@@ -180,7 +181,7 @@ fn a_connection_that_is_not_told_of_memory_is_caught() {
     sample("flawed", share_memory);
 }
 
-/// The client goes away at any moment.
+/// The client disconnects at any moment.
 fn break_in_the_middle() {
     let (shared, theirs, server) = serve();
     let client = thread::spawn(move || drop(theirs));

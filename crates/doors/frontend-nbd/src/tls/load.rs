@@ -1,4 +1,4 @@
-//! A server's settings of TLS, from a folder.
+//! Reads a server's TLS settings from a folder.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! TLS in front of connections: it admits clients by certificate, and decrypts and encrypts.
 //!
 //! Where it stands: between the accept thread and the connections. A connection gets one end of a
-//! socket pair; [`pump`] has the other end and the client's socket. So neither the connection nor
-//! its transport knows of TLS. A client that has not shown its certificate has no connection, no
-//! place in the registry, and no memory.
+//! socket pair; [`pump`] has the other end and the client's socket. So TLS is invisible to the
+//! connection and its transport. A client that has not shown its certificate has no connection, no
+//! entry in the registry, and no memory.
 //!
 //! ```text
 //!   client ═══ TLS ═══ a thread ─── socket pair ─── connection (ring or threads)
@@ -14,13 +14,14 @@
 //!
 //! The files have the names that QEMU, libvirt and nbdkit use, in one folder. `ca-cert.pem` signs
 //! clients' certificates, `server-cert.pem` and `server-key.pem` are the server's, and the optional
-//! `ca-crl.pem` lists revoked ones.
+//! `ca-crl.pem` lists revoked certificates.
 //!
-//! The server supports no pre-shared keys (TLS-PSK), which rustls lacks, and does not reload
+//! The server supports no pre-shared keys (TLS-PSK), which rustls lacks. It does not reload
 //! certificates.
 //!
 //! - A client that is not admitted reaches no connection: `tests/tls.rs`.
-//! - A silent client holds up no other, and is cut at the negotiation's deadline: `tests/tls.rs`.
+//! - A silent client delays no other client, and is cut at the negotiation's deadline:
+//!   `tests/tls.rs`.
 
 mod load;
 mod pump;
@@ -43,11 +44,11 @@ use crate::limits;
 pub enum Clients {
     /// Clients with a certificate that `ca-cert.pem` signed.
     Known,
-    /// All clients, also without a certificate: only the server shows one.
+    /// All clients, also without a certificate: only the server shows a certificate.
     Any,
 }
 
-/// A server's TLS settings; one for all its TLS endpoints.
+/// A server's TLS settings, shared by all its TLS endpoints.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
@@ -65,7 +66,7 @@ impl Tls {
         Ok(Self { config, clients, is_required: true })
     }
 
-    /// Admits clients that do not ask for TLS, too.
+    /// Also admits clients that do not ask for TLS.
     #[must_use]
     pub fn optional(self) -> Self {
         Self { is_required: false, ..self }
@@ -77,8 +78,8 @@ impl Tls {
         self.is_required && self.clients == Clients::Known
     }
 
-    /// Starts a thread for a client's socket; false if the thread or room for the client is
-    /// missing.
+    /// Starts a TLS thread for a client's socket; false if the thread cannot start or there is no
+    /// room for the client.
     pub(crate) fn serve(&self, (socket, is_tcp): (OwnedFd, bool), dealer: Dealer) -> bool {
         let pumps = Arc::clone(&dealer.shared.pumps);
         let Some(entry) = pumps.enter(&socket, dealer.shared.settings.negotiating_max) else {

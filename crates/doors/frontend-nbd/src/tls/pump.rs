@@ -8,7 +8,8 @@
 //!
 //! So the thread stops reading from a client that sends more than its connection takes, as the
 //! server does without TLS. A client that takes no replies blocks its connection's sends, and the
-//! connection cuts it at its own deadline. The thread waits for both sockets without a timeout.
+//! connection cuts the client at its own deadline. The thread waits for both sockets without a
+//! timeout.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -28,7 +29,7 @@ use super::pump_registry::PumpEntry;
 use crate::dealer::Dealer;
 use crate::limits::STOP_PROGRESS_DEADLINE;
 
-/// Plain bytes waiting for the connection at which the thread stops receiving.
+/// Limit of decrypted bytes that wait for the connection, at which the thread stops receiving.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 
 const TURN_BYTES: usize = 128 * 1024;
@@ -66,7 +67,7 @@ struct Line {
     format: WireFormat,
 }
 
-/// An admitted client, with the plain bytes that it has sent so far. The thread drops the
+/// An admitted client, with the decrypted bytes that it has sent so far. The thread drops the
 /// connection's greeting, and passes these bytes to the connection.
 struct AdmittedClient {
     line: Line,
@@ -81,7 +82,7 @@ pub(super) fn serve(tls: &Tls, socket: (OwnedFd, bool), dealer: &Dealer, entry: 
     }
 }
 
-/// Returns an error only for a client that is not admitted; connections report their own ends.
+/// Returns an error only for a client that is not admitted; a connection reports its own end.
 fn run(
     tls: &Tls,
     (socket, is_tcp): (OwnedFd, bool),
@@ -103,12 +104,13 @@ fn run(
     let (mut inner, connections) = UnixStream::pair()?;
     dealer.begin(connections.into(), false);
     inner.set_read_timeout(Some(dealer.shared.settings.handshake_deadline))?;
-    // The gate has greeted the client already. If no greeting comes, the connection does not exist.
+    // Drops the connection's greeting, since the gate has greeted the client already. If no
+    // greeting comes, the connection does not exist.
     if inner.read_exact(&mut [0; wire::GREETING_BYTES]).is_err() {
         return Err(EndCause::Gone);
     }
     inner.set_nonblocking(true)?;
-    // The result is dropped: the connection itself counts its end.
+    // The result is dropped, since the connection itself counts how it ended.
     let _ended = pump(line, inner, heard);
     Ok(())
 }
@@ -129,7 +131,7 @@ fn let_in(tls: &Tls, mut client: UnixStream, end: Instant) -> Result<AdmittedCli
                         heard,
                     });
                 }
-                // An attacker in the middle could have injected the bytes after STARTTLS.
+                // Refuses bytes that came with STARTTLS: an attacker could have injected them.
                 GateEvent::StartTls { .. } if !heard.is_empty() => return Err(EndCause::Injected),
                 GateEvent::StartTls { client_flags } => {
                     let connection = ServerConnection::new(std::sync::Arc::clone(&tls.config))?;
@@ -157,7 +159,8 @@ impl Line {
             let WireFormat::Tls(tls) = &mut self.format else { return Ok(()) };
             let is_out = tls.wants_write();
             if !tls.is_handshaking() && !is_out {
-                // Replies can be longer than rustls buffers by default, so its limit is lifted.
+                // Replies can be longer than rustls buffers by default, so rustls's limit is
+                // lifted.
                 tls.set_buffer_limit(None);
                 return Ok(());
             }
@@ -171,7 +174,7 @@ impl Line {
                 Ok(_) | Err(_) => {}
             }
             if let Err(error) = tls.process_new_packets() {
-                // Sends the client the reason, if it still listens.
+                // Sends the client the reason for the failure, if the client still reads.
                 let _told = tls.write_tls(&mut self.client);
                 return Err(error.into());
             }
@@ -255,11 +258,11 @@ impl Line {
     }
 }
 
-/// Moves bytes both ways, `plain` first, until the connection has ended and the client has taken
-/// all bytes.
+/// Moves bytes both ways, those in `plain` first, until the connection has ended and the client has
+/// taken all bytes.
 fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(), EndCause> {
     let mut buffer = vec![0; TURN_BYTES];
-    // Bytes after the handshake are buffered already; `poll` does not report them again.
+    // Bytes after the handshake are buffered already, and `poll` does not report them again.
     let mut is_over = line.receive(&mut plain)?;
     let (mut written, mut is_told) = (0, false);
     loop {
@@ -278,8 +281,8 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
             PollFd::from_borrowed_fd(line.client.as_fd(), clients),
             PollFd::from_borrowed_fd(inner.as_fd(), inners),
         ];
-        // Poll only for wanted events, or a closed peer is reported for ever. At least one event is
-        // always wanted.
+        // Polls a socket only for wanted events; otherwise a closed peer would be reported for
+        // ever. At least one event is always wanted.
         let wanted = match (clients.is_empty(), inners.is_empty()) {
             (true, _) => &mut polled[1..],
             (_, true) => &mut polled[..1],
@@ -301,8 +304,8 @@ fn pump(mut line: Line, mut inner: UnixStream, mut plain: Vec<u8>) -> Result<(),
         if (is_inner || is_client) && written < plain.len() {
             match some(inner.write(&plain[written..])) {
                 Ok(length) => written += length,
-                // The connection reads nothing more; its last bytes may still wait for the client
-                // to take them.
+                // The connection reads no more bytes, but its last bytes may still wait for the
+                // client to take them.
                 Err(_) => (is_over, written) = (true, plain.len()),
             }
             if written == plain.len() {

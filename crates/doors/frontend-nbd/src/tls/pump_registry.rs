@@ -5,11 +5,11 @@
 //!               └─ its place is wanted, and it has had [`WAITING_LEAST`] ─▶ cut
 //! ```
 //!
-//! A client is *waiting* until its handshake is over. A *cut* client's socket is shut down, and its
-//! thread has not ended yet.
+//! A client is *waiting* until its handshake is over. A client is *cut* when its socket is shut
+//! down and its thread has not ended yet.
 //!
 //! Invariants
-//! - Peers that finish no handshake keep no client out, also if they come again
+//! - Peers that finish no handshake keep no client out, also if they reconnect
 //!   `[check: half_handshakes_keep_no_client_out]`.
 
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ enum State {
 
 #[derive(Debug)]
 struct Client {
-    /// A duplicate of the client's socket, to cut the client.
+    /// A duplicate of the client's socket, with which the server can cut the client.
     socket: OwnedFd,
     state: State,
     came: Instant,
@@ -41,7 +41,7 @@ struct Client {
 impl Client {
     fn cut(&mut self) {
         self.state = State::Cut;
-        // Fails if the peer is gone already.
+        // This call fails if the peer is gone already.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
@@ -58,7 +58,7 @@ pub(crate) struct Pumps {
     changed: Condvar,
 }
 
-/// A client's entry in the registry; dropping it removes the client.
+/// A client's entry in the registry; drop removes the entry.
 #[derive(Debug)]
 pub(crate) struct PumpEntry {
     pumps: Arc<Pumps>,
@@ -70,8 +70,8 @@ impl Pumps {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a client before its handshake. If `waiting_max` others wait, it first waits until the
-    /// oldest of them has had [`WAITING_LEAST`], and cuts that one.
+    /// Enters a client before its handshake. If `waiting_max` other clients wait, first waits until
+    /// the oldest of these has had [`WAITING_LEAST`], then cuts that client.
     pub(super) fn enter(
         self: &Arc<Self>,
         socket: &OwnedFd,
@@ -105,8 +105,8 @@ impl Pumps {
         self.cut(|client| client.state == State::Waiting);
     }
 
-    /// Waits until all threads have ended. At the deadline it cuts the other clients, whose threads
-    /// then end by themselves.
+    /// Waits until all threads of TLS clients have ended. At the deadline, cuts the remaining
+    /// clients, whose threads then end by themselves.
     pub(crate) fn end(&self, deadline: Duration) {
         if !self.is_empty_within(deadline) {
             self.cut(|_| true);

@@ -1,4 +1,4 @@
-//! A served export, a blocking client on our own client session, and ways to misbehave.
+//! A served export, a blocking client on braid's own client session, and exports that misbehave.
 
 #![allow(dead_code, unreachable_pub, missing_docs)] // each test file uses its own part
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // tests: a panic is a failure
@@ -33,12 +33,12 @@ pub fn serve(exports: Vec<Arc<dyn Export>>, settings: Settings) -> TestServer {
     TestServer { server, socket, folder }
 }
 
-/// Whether connections live on workers: true in `over_the_ring`.
+/// Whether workers serve the connections: true in `over_the_ring`.
 pub fn is_over_the_ring() -> bool {
     env!("CARGO_CRATE_NAME") == "over_the_ring"
 }
 
-/// Workers for all servers of this process; `None` without io_uring.
+/// Workers for all servers of this process; `None` if io_uring is not available.
 pub fn workers() -> Option<&'static Arc<Workers>> {
     static WORKERS: OnceLock<Option<Arc<Workers>>> = OnceLock::new();
     let start = || match Workers::start(&braid_ring::Settings::default()) {
@@ -77,7 +77,7 @@ pub fn serve_heard(exports: Vec<Arc<dyn Export>>, settings: Settings) -> (TestSe
     (TestServer { server, socket, folder }, told)
 }
 
-/// Notices so far.
+/// Notices that the server has raised so far.
 pub type NoticeLog = Arc<Mutex<Vec<Notice>>>;
 
 pub fn serve_memory(size_bytes: usize) -> (TestServer, Arc<MemoryExport>) {
@@ -85,7 +85,7 @@ pub fn serve_memory(size_bytes: usize) -> (TestServer, Arc<MemoryExport>) {
     (serve(vec![export.clone()], Settings::default()), export)
 }
 
-/// A blocking client: one request at a time, or many with `send` and `wait`.
+/// A blocking client, which has one request in flight, or many with `send` and `wait`.
 pub struct Client {
     pub stream: UnixStream,
     session: ClientSession,
@@ -99,7 +99,7 @@ impl Client {
         Self::try_connect(socket, "", true).expect("the server lets a client in")
     }
 
-    /// `None` if the server ends the connection before transmission.
+    /// Connects; `None` if the server ends the connection before transmission.
     pub fn try_connect(socket: &Path, export: &str, structured: bool) -> Option<Self> {
         let style = if structured { Style::Structured } else { Style::Simple };
         Self::connect_as(socket, export, style)
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// The next event; `None` when the server has closed.
+    /// The client's next event; `None` when the server has closed the connection.
     pub fn next_event(&mut self) -> Option<ClientEvent> {
         loop {
             if let Some(event) = self.session.poll_event() {
@@ -166,7 +166,7 @@ impl Client {
         self.cookie
     }
 
-    /// Sends DISC.
+    /// Sends a disconnect request (DISC).
     pub fn say_goodbye(&mut self) {
         self.stream.write_all(&self.session.disconnect()).unwrap();
     }
@@ -239,7 +239,7 @@ impl Export for OddExport {
     }
 }
 
-/// Completes with success and the request's own payload.
+/// Completes a request with success and the request's own payload.
 pub fn succeed(operation: ClientRequest, done: Completion) {
     let payload = match operation {
         ClientRequest::Read { payload, .. } | ClientRequest::Write { payload, .. } => Some(payload),
@@ -248,10 +248,10 @@ pub fn succeed(operation: ClientRequest, done: Completion) {
     done.complete(Outcome { result: Ok(()), payload });
 }
 
-/// Operations kept until they are released.
+/// Operations that are held until a test releases them.
 pub type Shelf = Arc<Mutex<Vec<(ClientRequest, Completion)>>>;
 
-/// An export that answers nothing until the test empties its shelf.
+/// An export that answers no request until the test empties the shelf.
 pub fn shelving() -> (Arc<OddExport>, Shelf) {
     let shelf = Shelf::default();
     let inner = Arc::clone(&shelf);

@@ -1,4 +1,5 @@
-//! A queue between a kernel that describes anything and an array that ends operations in any order.
+//! Tests a queue between a kernel that sends any descriptions and an array that ends operations in
+//! any order.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +18,7 @@ use crate::entries::{Entries, RingEvent};
 const SIZE_BYTES: u64 = 16 << 20;
 const DEPTH: u16 = 64;
 
-/// Longer than any operation takes in these tests.
+/// A time that is longer than any operation takes in these tests.
 const PATIENCE: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 const DESCRIPTIONS: usize = 600;
@@ -38,7 +39,7 @@ fn is_filled(first_sector: u64, bytes: &[u8]) -> bool {
     sectors.all(|(sector, bytes)| bytes.iter().all(|byte| *byte == mark(sector)))
 }
 
-/// The array's result for an operation at this place: nearly always success.
+/// The array's result for an operation at this position: nearly always success.
 fn verdict(place: u64) -> Result<(), RequestError> {
     match place / 512 % 31 {
         3 => Err(RequestError::NoSpace),
@@ -88,7 +89,7 @@ fn end(operation: ClientRequest) -> Outcome {
         }
         ClientRequest::Write { offset, payload, .. } => {
             within(offset, payload.len() as u64);
-            // The bytes of the kernel's payloads encode their place.
+            // The bytes of the kernel's payloads encode their position.
             assert!(
                 is_filled(offset / 512, &payload),
                 "another entry's payload is written at {offset}"
@@ -240,7 +241,7 @@ impl Entries for Kernel {
     }
 }
 
-/// Any description: mostly valid ranges near the end of the array, and pure noise.
+/// A random description: mostly a valid range near the end of the array, or pure noise.
 fn description(random: &mut fastrand::Rng) -> Description {
     use operation::{DISCARD, FLUSH, READ, WRITE, WRITE_ZEROES};
     let known = [READ, WRITE, READ, WRITE, FLUSH, DISCARD, WRITE_ZEROES];

@@ -1,4 +1,4 @@
-//! The driver of a queue's turns: a worker of the array's, or the queue's own thread.
+//! The driver that runs a queue's turns: one of the array's workers, or the queue's own thread.
 //!
 //! A worker's ring watches the kick, one poll at a time. The queue's turn runs after all
 //! completions of the worker's own turn. So operations that end together are answered together, and
@@ -39,7 +39,7 @@ impl Driver {
         })
     }
 
-    /// Starts the thread, unless a worker has the turns.
+    /// Starts the queue's thread, unless a worker runs the turns.
     pub(super) fn begin(&self, queue: &Arc<impl Turns>) -> io::Result<()> {
         let Self::Thread { bell } = self else { return Ok(()) };
         let (queue, bell) = (Arc::downgrade(queue), Arc::clone(bell));
@@ -47,12 +47,12 @@ impl Driver {
         builder.spawn(move || run(&queue, &bell)).map(drop)
     }
 
-    /// Schedules a turn; a worker calls it with `token`.
+    /// Schedules a turn of the queue; if a worker runs the turns, the worker gets `token`.
     pub(super) fn wake(&self, queue: &Arc<impl Turns>, token: u64) {
         match self {
             Self::Worker { workers, index } => {
                 let sleeper: Arc<dyn Wake> = Arc::clone(queue) as _;
-                // Fails only if the workers have stopped, and those have ended all operations.
+                // Fails only if the workers have stopped, which have then ended all operations.
                 let _ = workers.wake(*index, sleeper, token);
             }
             Self::Thread { bell } => bells::ring(bell),
@@ -60,7 +60,7 @@ impl Driver {
     }
 }
 
-/// The thread's body: runs until no more turns follow, or the queue is dropped.
+/// The body of the queue's thread: runs turns until no more can follow, or the queue is dropped.
 fn run(queue: &Weak<impl Turns>, bell: &OwnedFd) {
     loop {
         let Some(queue) = queue.upgrade() else { return };
@@ -74,12 +74,12 @@ fn run(queue: &Weak<impl Turns>, bell: &OwnedFd) {
         if queue.is_over() {
             return;
         }
-        // A kick that was set in the meantime has not been reset, so it still rings.
+        // A kick eventfd that was set in the meantime has not been reset, so it still rings.
         let kick = queue.kick();
         drop(queue);
         let mut looks = vec![PollFd::new(bell, PollFlags::IN)];
         looks.extend(kick.iter().map(|kick| PollFd::new(&**kick, PollFlags::IN)));
-        // The loop checks all descriptors next, whatever the result.
+        // The result is ignored, since the loop checks all descriptors next.
         let _ = poll(&mut looks, None);
     }
 }

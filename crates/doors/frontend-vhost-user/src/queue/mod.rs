@@ -1,4 +1,5 @@
-//! The requests of one ring: from the ring to the array, and their results back.
+//! The requests of one ring: their way from the ring to the array, and that of their results back
+//! to the ring.
 //!
 //! ```text
 //!   kick ──► turn ──► take: all ──► room? ──► Disk::submit ┄┄► receive, any thread ──► inbox
@@ -10,8 +11,8 @@
 //! A turn takes at most [`TURN_REQUESTS_MAX`] requests: a guest with an endless supply must not
 //! block other queues [check: a_guest_that_always_has_more_does_not_keep_a_worker].
 //!
-//! `driver` runs the turns, on a worker of the array's or a thread. The client's messages change a
-//! queue under its lock, and schedule a turn.
+//! `driver` runs the turns, on one of the array's workers or on a thread. The client's messages
+//! change a queue under its lock, and schedule a turn.
 //!
 //! Invariants
 //! - Each request of a sound ring is answered once, or stays in the table for the next server
@@ -46,14 +47,14 @@ const KICK: u64 = 1;
 pub(crate) struct Queue {
     served: Arc<ServedDisk>,
     state: Mutex<State>,
-    /// Signalled when no operation is in flight.
+    /// Signalled when no operation of the queue is in flight.
     idle: Condvar,
     inbox: Inbox<FinishedRequest>,
     driver: Driver,
 }
 
 impl Queue {
-    /// A queue without a ring, with its turns on a worker or on a thread of its own.
+    /// Makes a queue without a ring, whose turns run on a worker or on a thread of its own.
     pub(crate) fn new(
         served: &Arc<ServedDisk>,
         number: u16,
@@ -80,7 +81,8 @@ impl Queue {
         self.call_for_turn();
     }
 
-    /// Starts a ring with the requests that a dead server left, for the negotiated `device`.
+    /// Starts to serve a ring for the negotiated `device`, first the requests that a dead server
+    /// left.
     pub(crate) fn start(self: &Arc<Self>, (ring, left): (Ring, Vec<u16>), device: Device) {
         let mut state = self.lock();
         assert!(!state.has_ring(), "a ring is stopped before another is begun with");
@@ -103,8 +105,8 @@ impl Queue {
         self.call_for_turn();
     }
 
-    /// Answers all requests taken, and releases the ring; returns the index of the next request.
-    /// `None` if the queue has no ring, or if [`Self::cut`] is called meanwhile.
+    /// Answers all requests taken from the ring, and releases the ring; returns the index of the
+    /// next request. `None` if the queue has no ring, or if [`Self::cut`] is called meanwhile.
     pub(crate) fn stop(self: &Arc<Self>) -> Option<u16> {
         self.hold();
         let mut state = self.lock();
@@ -124,7 +126,8 @@ impl Queue {
         self.call_for_turn();
     }
 
-    /// Waits until all requests taken are answered, at most until `until`; returns the number left.
+    /// Waits until all requests taken from the ring are answered, at most until `until`; returns
+    /// the number of unanswered requests.
     pub(crate) fn wait_for_answers(&self, until: Instant) -> usize {
         let mut state = self.lock();
         loop {
@@ -137,16 +140,16 @@ impl Queue {
         }
     }
 
-    /// Notes that the client has left: the queue no longer touches the client's memory, and has no
-    /// more turns.
+    /// Notes that the client has disconnected: the queue no longer touches the client's memory, and
+    /// has no more turns.
     pub(crate) fn cut(self: &Arc<Self>) {
         self.lock().cut();
         self.idle.notify_all();
         self.call_for_turn();
     }
 
-    /// Waits at most `limit` for the array to end all operations; returns whether it has ended
-    /// them.
+    /// Waits at most `limit` for the array to end all operations of the queue; returns whether it
+    /// has ended them.
     pub(crate) fn wait_for_array(&self, limit: Duration) -> bool {
         let state = self.lock();
         let waited = self.idle.wait_timeout_while(state, limit, |state| state.under_way() > 0);
@@ -239,7 +242,7 @@ impl Handler for Queue {
         let watched = watched.expect("one look is out");
         match completion.result {
             Ok(_) => bells::hear(&*watched),
-            // The worker is stopping, or the file cannot be polled: do not poll the file again.
+            // The worker is stopping, or the file cannot be polled: the file is not polled again.
             Err(_) if state.kick().is_some_and(|kick| Arc::ptr_eq(kick, &watched)) => {
                 state.lose_kick();
             }
@@ -253,7 +256,7 @@ impl Handler for Queue {
 impl Receiver for Queue {
     fn receive(self: Arc<Self>, token: Token, outcome: Outcome) {
         let token = token.request;
-        // The inbox is never closed, so it refuses nothing.
+        // The inbox is never closed, so it refuses no message.
         if let Ok(Bell::Ring) = self.inbox.push(FinishedRequest { token, outcome }, true) {
             self.call_for_turn();
         }

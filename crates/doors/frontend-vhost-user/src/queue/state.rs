@@ -19,7 +19,7 @@ use crate::ring::{Broken, Ring};
 pub(crate) struct ServedDisk {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) id: [u8; ID_BYTES],
-    /// Queues with a ring; each has an equal share of the memory.
+    /// Number of queues that have a ring; each has an equal share of the memory.
     pub(crate) started: AtomicUsize,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Asks<'a> {
 enum Step {
     Submitted,
     Answered,
-    /// The request has no memory until another request ends.
+    /// The request gets no memory until another request ends.
     Waits,
 }
 
@@ -65,16 +65,17 @@ pub(super) struct State {
     pub(super) is_held: bool,
     pub(super) is_cut: bool,
     is_broken: bool,
-    /// The ring has answers that the guest may not have noticed.
+    /// Whether the ring has answers that the guest may not have noticed.
     is_to_be_called: bool,
     kick: Option<Descriptor>,
     call: Option<Descriptor>,
     error: Option<Descriptor>,
-    /// Requests taken and not submitted: left by a dead server, or without memory.
+    /// Requests that were taken and not submitted: left by a dead server, or without memory.
     in_hand: VecDeque<u16>,
     pending: Slab<PendingRequest>,
     held_bytes: usize,
-    /// Taken from the inbox within a turn; empty between turns, and kept for its memory.
+    /// Finished requests that a turn has taken from the inbox. The list is empty between turns, and
+    /// kept for its memory.
     finished: Vec<FinishedRequest>,
     pub(super) watched: Option<Descriptor>,
 }
@@ -88,7 +89,7 @@ impl State {
         self.pending.len()
     }
 
-    /// Whether no request is in flight, and no request in hand can go on.
+    /// Whether no request is in flight, and no request in hand can be submitted.
     pub(super) fn is_done(&self) -> bool {
         let goes_on = self.is_enabled && !self.is_broken && self.ring.is_some();
         self.pending.is_empty() && (self.in_hand.is_empty() || !goes_on)
@@ -125,19 +126,20 @@ impl State {
         self.call_anyway();
     }
 
-    /// Calls the guest in any case: it may have missed earlier answers, also a dead server's.
+    /// Calls the guest without checking whether it wants a call: the guest may have missed earlier
+    /// answers, also those of a dead server.
     fn call_anyway(&self) {
         if self.ring.is_some() {
             self.call.iter().for_each(bells::ring);
         }
     }
 
-    /// Releases the ring; returns the index of the next request.
+    /// Releases the ring; returns the ring's index of the next request.
     pub(super) fn end(&mut self) -> Option<u16> {
         let unanswered = u16::try_from(self.in_hand.len()).expect("no more than there are entries");
         self.in_hand.clear();
         self.kick = None;
-        // Requests in hand stay in the ring and the table for the next server.
+        // Requests in hand count as not taken: ring and table hold them for the next server.
         self.ring.take().map(|ring| ring.base().wrapping_sub(unanswered))
     }
 
@@ -169,7 +171,7 @@ impl State {
         self.finished = list;
     }
 
-    /// Asks the guest to kick for new requests; returns whether some have arrived already.
+    /// Asks the guest to kick for new requests; returns whether new requests have arrived already.
     pub(super) fn listens(&mut self) -> bool {
         if !self.takes() || !self.in_hand.is_empty() {
             return false;
@@ -203,8 +205,8 @@ impl State {
         }
     }
 
-    /// Begins requests in hand and in the ring: at most `room`, as far as memory allows. Returns
-    /// whether it began any.
+    /// Begins requests in hand and in the ring, at most `room` of them, as far as memory allows.
+    /// Returns whether it began any request.
     pub(super) fn take_in(&mut self, asks: &Asks<'_>, room: &mut usize) -> bool {
         let mut has_begun = false;
         while self.goes_on() && *room > 0 {
@@ -221,8 +223,8 @@ impl State {
         has_begun
     }
 
-    /// Takes the next request from the ring into `in_hand`, if that is empty; returns the first of
-    /// `in_hand`.
+    /// Takes the next request from the ring into `in_hand`, if `in_hand` is empty; returns the
+    /// first of `in_hand`.
     fn next(&mut self) -> Option<u16> {
         if self.in_hand.is_empty() && self.takes() {
             match self.ring.as_mut()?.take() {
@@ -265,7 +267,7 @@ impl State {
             return Step::Waits;
         }
         let operation = match self.operation(asks.served, &request, &chain) {
-            // The next operation to end gives some memory back.
+            // The request waits, since the next operation that ends gives memory back.
             Err(RequestError::NoMemory) if !self.pending.is_empty() => return Step::Waits,
             operation => operation,
         };
@@ -290,7 +292,7 @@ impl State {
     }
 
     /// The array's operation for a request, with a write's payload from the guest. `None` if the
-    /// request is answered already.
+    /// request has been answered already.
     fn operation(
         &self,
         served: &ServedDisk,
@@ -334,7 +336,7 @@ impl State {
         let Some(ring) = self.ring.as_ref() else { return };
         let status = match outcome.result {
             Ok(()) => Status::Done,
-            // The table keeps the request for the next server.
+            // The request is not answered, and stays in the table for the next server.
             Err(RequestError::Stopping) => return,
             Err(_) => Status::Failed,
         };

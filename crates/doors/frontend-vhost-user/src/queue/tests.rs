@@ -1,4 +1,4 @@
-//! Tests of queues. The tests play the guests, in memory that both sides map, and the disk is
+//! Tests of queues. The tests act as guests, in memory that both sides map, and the disk is in
 //! memory.
 
 use std::collections::BTreeMap;
@@ -37,10 +37,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 type Submission = (ClientRequest, Completion);
 
-/// A disk in memory. It refuses nothing, and panics at operations that it must not get.
+/// A disk in memory. The disk refuses no operation, and panics at operations that it must not get.
 struct Store {
     bytes: Mutex<Vec<u8>>,
-    /// Operations kept instead of carried out.
+    /// Operations that are held instead of being carried out.
     held: Mutex<Option<Vec<Submission>>>,
     /// Whether another thread answers some of the operations.
     elsewhere: bool,
@@ -90,7 +90,7 @@ impl Store {
         self.held.lock().expect("a disk").as_ref().map_or(0, Vec::len)
     }
 
-    /// Carries out the kept operations, from the last to the first.
+    /// Carries out the held operations, from the last to the first.
     fn let_go(&self) {
         let held = self.held.lock().expect("a disk").take().unwrap_or_default();
         for (operation, completion) in held.into_iter().rev() {
@@ -131,7 +131,7 @@ struct Guest {
     kick: Descriptor,
     call: Descriptor,
     error: Descriptor,
-    /// The index of the next request in the guest's available ring.
+    /// The index at which the guest puts its next request into the available ring.
     put: u16,
     seen: u16,
 }
@@ -286,7 +286,7 @@ fn rings(bell: &OwnedFd, limit: Duration) -> bool {
     poll(&mut [PollFd::new(bell, PollFlags::IN)], Some(&limit)).expect("poll") > 0
 }
 
-/// Both drivers of turns; workers only if the machine allows them.
+/// Both drivers of turns: a thread, and workers if the machine allows these.
 fn drivers() -> Vec<Option<Arc<Workers>>> {
     let settings = Settings { workers: 1, ..Settings::default() };
     let workers = Workers::start(&settings).ok().map(Arc::new);
@@ -336,7 +336,7 @@ fn wild(random: &mut fastrand::Rng) -> ((u64, u32), (u16, u16)) {
         3 => 1,
         _ => 16,
     };
-    // A write may overwrite any memory except the rings, without which a guest can expect nothing.
+    // A random write may overwrite any memory except the rings, without which there are no answers.
     let is_in_table = (DESCRIPTORS..AVAILABLE).contains(&address);
     let most = if is_in_table { AVAILABLE - address } else { u64::MAX };
     let length = length.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -356,7 +356,7 @@ fn whatever_a_guest_asks_is_answered_once_and_stays_within_the_array() {
             slots.truncate(random.usize(1..=slots.len()));
             let mut heads = Vec::new();
             let mut sensible = Vec::new();
-            // First requests with random descriptors, since they fill the whole table.
+            // Puts requests with random descriptors first, since they fill the whole table.
             for slot in &slots {
                 (0..4).for_each(|index| {
                     let (run, links) = wild(&mut random);
@@ -375,7 +375,8 @@ fn whatever_a_guest_asks_is_answered_once_and_stays_within_the_array() {
                 };
                 heads.push(head);
             }
-            // Random payload addresses may even hit the table, so the payloads are not checked.
+            // Random payload addresses may point into the table of descriptors, so payloads are not
+            // checked.
             guest.put(&heads);
             let mut answered = guest.answers(heads.len());
             answered.sort_unstable();
@@ -461,7 +462,7 @@ fn what_a_dead_server_left_is_asked_for_again() {
         let heads: Vec<u16> = [5, 2, 7].map(|slot| guest.request(slot, (kind::IN, 8), 512)).into();
         guest.put(&heads);
         wait(|| disk.held() == 3);
-        // The server dies: it answers nothing more, and its operations are lost.
+        // The server dies: it answers no more requests, and its operations are lost.
         queue.cut();
         drop(disk.held.lock().expect("a disk").take());
         let last = guest.request(1, (kind::IN, 8), 512);
@@ -480,8 +481,8 @@ fn what_a_dead_server_left_is_asked_for_again() {
 fn a_guest_that_always_has_more_does_not_keep_a_worker() {
     let Some(workers) = drivers().into_iter().flatten().next() else { return };
     let (disk, guest) = (Store::new(false), Guest::new());
-    // No chain can be followed, so each request is answered at once: the guest could refill the
-    // ring for ever.
+    // No chain of descriptors is valid, so each request is answered at once: the guest could refill
+    // the ring for ever.
     guest.describe(0, (0, 16), (descriptor_flag::NEXT, ENTRIES));
     (0..ENTRIES).for_each(|at| guest.set(AVAILABLE + 4 + 2 * u64::from(at), 0_u16));
     let queue = guest.serve(&served(&disk), Some(&workers), None);
@@ -496,7 +497,7 @@ fn a_guest_that_always_has_more_does_not_keep_a_worker() {
         for _ in 0..50 {
             let (done, heard) = std::sync::mpsc::channel();
             let call = Box::new(move |_: &braid_ring::Worker| {
-                // Fails if the receiver has given up waiting.
+                // The send fails if the receiver has given up waiting.
                 let _ = done.send(());
             });
             workers.post(0, call).expect("it runs");

@@ -1,23 +1,23 @@
 //! The bytes of a READ that have arrived.
 //!
-//! Where it stands: one per READ in flight, inside the client session. It catches a server that
-//! sends bytes twice, sends bytes that the client did not ask for, or claims success with bytes
-//! missing. Such a bug would turn a lost chunk into silent zeroes.
+//! Where it stands: one per READ in flight, inside the client session. It detects a server that
+//! sends bytes twice, sends bytes that the client did not request, or reports success with bytes
+//! missing. Undetected, such a bug would turn a lost chunk into silent zeroes.
 //!
 //! Invariants
 //! - Complete means every byte exactly once: `tests::complete_means_every_byte_once`.
 
 use std::collections::BTreeMap;
 
-/// Disjoint, merged ranges of a READ that have arrived.
+/// The ranges of a READ that have arrived, disjoint and merged.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Coverage {
-    /// Start and end of each range.
+    /// Each range, by its start, with its end.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl Coverage {
-    /// Adds `start..end`; false if this range is empty or overlaps an earlier one.
+    /// Adds the range `start..end`; false if it is empty or overlaps an earlier range.
     pub(super) fn add(&mut self, start: u64, end: u64) -> bool {
         let before = self.ranges.range(..=start).next_back().map(|(start, end)| (*start, *end));
         let after = self.ranges.range(start..).next().map(|(start, end)| (*start, *end));

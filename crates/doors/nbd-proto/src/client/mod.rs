@@ -1,8 +1,9 @@
 //! The client's half of a session: negotiation, requests out, replies in.
 //!
-//! Where it stands: tests and, later, remote members put a socket around it. Like the server's half
-//! it takes bytes and yields events. It never holds the data of a READ, only reports the data's
-//! place in the stream and its offset. It does not trust the server.
+//! Where it stands: tests and, later, remote members put a socket around the session. Like the
+//! server's half, the session takes bytes and yields events. It never holds the data of a READ, and
+//! only reports the data's position in the stream and its offset. The session does not trust the
+//! server.
 //!
 //! ```text
 //!   Greeting ─► OptionReply ⟳ STARTTLS? EXTENDED_HEADERS? else STRUCTURED_REPLY?
@@ -18,7 +19,8 @@
 //!                                             └─► Data ◄────┘  (the caller's bytes)
 //! ```
 //!
-//! Each name is the part of the stream that the session expects next; `Phase` divides some further.
+//! Each name is the part of the stream that the session expects next; `Phase` divides some of these
+//! parts further.
 //!
 //! Invariants
 //! - A READ succeeds only if each byte arrived exactly once: `coverage::tests`, `tests/client.rs`.
@@ -59,46 +61,46 @@ pub struct ClientPlan {
     pub export: String,
     /// The session's goal.
     pub goal: Goal,
-    /// Begin TLS before all other options; a server that refuses it ends the session.
+    /// Begin TLS before all other options; a server that refuses TLS ends the session.
     pub start_tls: bool,
-    /// Ask for structured replies.
+    /// Whether to ask for structured replies.
     pub structured_replies: bool,
-    /// Ask for extended headers, and for structured replies only if the server lacks extended
-    /// headers. Not with [`Goal::TransmitByExportName`]: extended headers rule out EXPORT_NAME.
+    /// Whether to ask for extended headers, and for structured replies only if the server lacks
+    /// extended headers. Not with [`Goal::TransmitByExportName`]: they exclude EXPORT_NAME.
     pub extended_headers: bool,
-    /// Ask for `base:allocation` (needs structured replies or extended headers).
+    /// Whether to ask for `base:allocation` (needs structured replies or extended headers).
     pub allocation_context: bool,
 }
 
 /// The server's description of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// Size, in bytes.
+    /// The export's size, in bytes.
     pub size_bytes: u64,
     /// Transmission flags, `TRANSMIT_*`.
     pub transmission_flags: u16,
-    /// Canonical name, if the server sent one.
+    /// The export's canonical name, if the server sent one.
     pub name: Option<String>,
-    /// Description for people, if the server sent one.
+    /// The export's description for people, if the server sent one.
     pub description: Option<String>,
-    /// Block sizes, if the server sent valid ones.
+    /// The export's block sizes, if the server sent valid ones.
     pub block_sizes: Option<BlockSizes>,
     /// The style of requests and replies.
     pub style: Style,
-    /// Id of `base:allocation`, if selected.
+    /// The server's ID of `base:allocation`, if the client selected it.
     pub context_id: Option<u32>,
 }
 
 /// An event of a client session, for its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// Send these bytes.
+    /// Send these bytes to the server.
     Transmit(Vec<u8>),
     /// The stream's next byte belongs to TLS. The driver makes the handshake, then calls
-    /// [`ClientSession::tls_is_up`]. A byte that it received already was sent before TLS, and must
-    /// end the connection.
+    /// [`ClientSession::tls_is_up`]. A byte that the driver has received already was sent before
+    /// TLS, and must end the connection.
     StartTls,
-    /// One export of LIST.
+    /// The name of one export in the answer to LIST.
     Listed(String),
     /// The answer to INFO.
     Described(ExportInfo),
@@ -108,18 +110,18 @@ pub enum ClientEvent {
     Data {
         /// The READ that the data belongs to.
         cookie: u64,
-        /// First byte.
+        /// Offset of the data's first byte in the export.
         offset: u64,
-        /// Length, in bytes.
+        /// Length of the data, in bytes.
         length: u32,
     },
-    /// The range of a READ reads as zeroes; no data follows.
+    /// A range of a READ reads as zeroes; no data follows.
     Hole {
         /// The READ that the range belongs to.
         cookie: u64,
-        /// First byte.
+        /// Offset of the range's first byte in the export.
         offset: u64,
-        /// Length, in bytes.
+        /// Length of the range, in bytes.
         length: u32,
     },
     /// Extents of `base:allocation`.
@@ -129,7 +131,7 @@ pub enum ClientEvent {
         /// Consecutive extents from the request's offset.
         extents: Vec<Extent>,
     },
-    /// A request is over.
+    /// A request is complete.
     Completed {
         /// The request's cookie.
         cookie: u64,
@@ -146,7 +148,7 @@ pub enum ClientClose {
     /// INFO or LIST was answered; ABORT is on its way out.
     #[error("done")]
     Finished,
-    /// The server does not speak fixed newstyle NBD.
+    /// The server does not support fixed newstyle NBD.
     #[error("the peer is not a fixed newstyle NBD server")]
     NotNbd,
     /// The server refused an option.
@@ -171,7 +173,7 @@ pub enum SubmitError {
     /// The cookie is in flight already.
     #[error("cookie {0} is in flight already")]
     CookieInUse(u64),
-    /// The range does not lie within the export, or is empty.
+    /// The request's range does not lie within the export, or is empty.
     #[error("the range is empty or beyond the end of the export")]
     Range,
     /// The request needs a context, structured replies or longer lengths, which were not
@@ -218,7 +220,7 @@ pub struct ClientSession {
     no_zeroes: bool,
     export_told: bool,
     info: ExportInfo,
-    /// The server's words about the option that it refused last.
+    /// The server's error text for the option that it refused last.
     refusal_words: String,
     in_flight: BTreeMap<u64, InFlight>,
 }
@@ -244,9 +246,9 @@ impl ClientSession {
         session
     }
 
-    /// Takes bytes of the stream; returns the number consumed. It consumes less than the input if
-    /// an event must be polled first, or if the rest is data of a READ. Once closed it consumes
-    /// nothing.
+    /// Takes bytes of the stream; returns the number consumed. The session consumes less than the
+    /// input if an event must be polled first, or if the rest is data of a READ. A closed session
+    /// consumes nothing.
     ///
     /// # Panics
     /// If events are waiting to be polled.
@@ -266,12 +268,12 @@ impl ClientSession {
         input.len().saturating_sub(rest.len())
     }
 
-    /// The next event, oldest first.
+    /// The session's next event, oldest first.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
-    /// Data bytes that come next in the stream; the driver must read them.
+    /// Number of data bytes that come next in the stream, which the driver must read.
     #[must_use]
     pub fn payload_pending(&self) -> u32 {
         match self.phase {
@@ -296,8 +298,8 @@ impl ClientSession {
         }
     }
 
-    /// Takes a request into the table; returns the request's bytes for the socket. A WRITE's
-    /// payload follows these bytes.
+    /// Adds a request to the table of requests in flight; returns the request's bytes for the
+    /// socket. A WRITE's payload follows these bytes.
     ///
     /// # Errors
     /// The request does not fit the negotiated features; the table is unchanged.
@@ -328,7 +330,7 @@ impl ClientSession {
         Ok(command.bytes(cookie, self.info.style))
     }
 
-    /// The DISC request. The client sends nothing after it, and gets no reply.
+    /// The DISC request. The client sends nothing after this request, and gets no reply.
     #[must_use]
     pub fn disconnect(&self) -> RequestBytes {
         let kind = wire::CMD_DISC;
@@ -340,7 +342,7 @@ impl ClientSession {
         }
     }
 
-    /// Requests without a complete reply.
+    /// Number of requests without a complete reply.
     #[must_use]
     pub fn in_flight_count(&self) -> usize {
         self.in_flight.len()
@@ -364,7 +366,7 @@ impl ClientSession {
         self.collector.expect(needed_bytes);
     }
 
-    /// The server's words about the option that it refused last; empty if it gave none.
+    /// The server's error text for the option that it refused last; empty if the server gave none.
     #[must_use]
     pub fn refusal_words(&self) -> &str {
         &self.refusal_words

@@ -1,9 +1,9 @@
-//! The client's way through the options.
+//! The client's sequence of options in negotiation.
 //!
-//! Where it stands: the session calls it with whole messages; it sends the next option of the plan
-//! or enters transmission. If the server refuses structured replies or the meta context, the client
-//! goes on. If the server refuses the plan's goal, the session ends; but instead of GO the client
-//! tries EXPORT_NAME on an old server.
+//! Where it stands: the session calls this module with whole messages; the module sends the next
+//! option of the plan, or enters transmission. If the server refuses structured replies or the meta
+//! context, the client continues. If the server refuses the plan's goal, the session ends; but
+//! instead of GO the client tries EXPORT_NAME on an old server.
 
 use super::{ClientClose, ClientEvent, ClientSession, Goal, Phase};
 use crate::collect::Cursor;
@@ -32,7 +32,7 @@ impl ClientSession {
         }
     }
 
-    /// Goes on with the options, after the driver has made the handshake of TLS.
+    /// Continues with the options after the driver has made the TLS handshake.
     ///
     /// # Panics
     /// If the last event was not [`ClientEvent::StartTls`].

@@ -1,8 +1,8 @@
 //! Replies of the transmission phase, as a client reads them.
 //!
-//! Where it stands: the session calls it with whole headers and chunk bodies. It checks every
-//! number from the server against the request before it makes an event. So a driver can write
-//! [`ClientEvent::Data`] into its buffer without a check of its own.
+//! Where it stands: the session calls this module with whole headers and chunk bodies. The module
+//! checks every number from the server against the request before it makes an event. So a driver
+//! can write [`ClientEvent::Data`] into its buffer without a check of its own.
 
 use super::{ClientEvent, ClientSession, InFlight, Phase};
 use crate::collect::Cursor;
@@ -14,8 +14,8 @@ use crate::style::Style;
 use crate::wire;
 
 impl InFlight {
-    /// Marks `length` bytes at `offset` as arrived; false if they are outside the request, or have
-    /// arrived before.
+    /// Marks `length` bytes at `offset` as arrived; false if these bytes are outside the request,
+    /// or have arrived before.
     fn take_range(&mut self, offset: u64, length: u32) -> bool {
         let Command::Read { offset: wanted, length: wanted_length, .. } = self.command else {
             return false;
@@ -196,7 +196,7 @@ impl ClientSession {
             return None;
         }
         entry.status_seen = true;
-        // With a count of 0 the chunk's length gives the number of extents.
+        // With a count of 0, the chunk's length gives the number of extents.
         let count = if is_long { cursor.u32()? } else { 0 };
         let mut extents = Vec::new();
         while !cursor.is_empty() {

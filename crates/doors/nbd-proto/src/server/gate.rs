@@ -1,9 +1,9 @@
 //! The gate before TLS: the greeting, the client's flags, and options up to STARTTLS.
 //!
-//! Where it stands: in front of a [`super::ServerSession`], on endpoints with TLS. It takes bytes
-//! and yields events as a session does. It ends in one of three ways: TLS begins, the client speaks
-//! plainly, or the client is gone. Then the session takes over. Its driver drops the session's own
-//! greeting and gives it the client's flags again.
+//! Where it stands: in front of a [`super::ServerSession`], on endpoints with TLS. The gate takes
+//! bytes and yields events as a session does. The gate ends in one of three ways: TLS begins, the
+//! client continues without TLS, or the client is gone. Then the session takes over. The driver
+//! drops the session's own greeting, and gives the session the client's flags again.
 //!
 //! | option | where TLS is required (FORCEDTLS) | where it may be used (SELECTIVETLS) |
 //! |---|---|---|
@@ -13,7 +13,8 @@
 //! | EXPORT_NAME | the end: no error reply exists | the same |
 //! | others | TLS_REQD | the same |
 //!
-//! Bytes from before TLS do not count after it: an attacker in the middle could have injected them.
+//! Bytes that arrived before TLS do not count afterwards: an attacker in the middle could have
+//! injected them.
 //!
 //! Source: `doc/proto.md`, "TLS support".
 //!
@@ -30,7 +31,7 @@ use crate::wire;
 /// An event of a gate, for its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GateEvent {
-    /// Send these bytes; they are whole messages.
+    /// Send these bytes to the client; they are whole messages.
     Transmit(Vec<u8>),
     /// The client's next bytes are TLS. Inside TLS the client sends its options again, under these
     /// flags.
@@ -38,7 +39,7 @@ pub enum GateEvent {
         /// The client's flags.
         client_flags: u32,
     },
-    /// The client does not use TLS. The session gets these bytes, and then the rest of the stream.
+    /// The client does not use TLS. The session gets these bytes, then the rest of the stream.
     Plain(Vec<u8>),
     /// Read no more from the client.
     Close(CloseReason),
@@ -48,7 +49,7 @@ pub enum GateEvent {
 enum Phase {
     ClientFlags,
     OptionHeader,
-    /// Skips the data of an option, then answers it.
+    /// Skips the data of an option, then answers the option.
     Skip {
         option: u32,
         remaining: u32,
@@ -56,7 +57,7 @@ enum Phase {
     Over,
 }
 
-/// The gate before TLS: see the module.
+/// The gate before TLS: see the module's comment.
 #[derive(Debug)]
 pub struct TlsGate {
     is_required: bool,
@@ -68,7 +69,7 @@ pub struct TlsGate {
 }
 
 impl TlsGate {
-    /// Makes a gate that waits for a client; with `is_required` it admits no client without TLS.
+    /// Makes a gate that waits for a client; if `is_required`, no client is admitted without TLS.
     #[must_use]
     pub fn new(is_required: bool) -> Self {
         let mut collector = Collector::default();
@@ -85,7 +86,7 @@ impl TlsGate {
         }
     }
 
-    /// The next event, oldest first.
+    /// The gate's next event, oldest first.
     pub fn poll_event(&mut self) -> Option<GateEvent> {
         self.events.pop_front()
     }
@@ -208,8 +209,8 @@ mod tests {
 
     const BOTH: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
 
-    /// Gives the client's `bytes` to a gate, `step` at a time. Returns its events except the
-    /// greeting, and the number of bytes that it left over.
+    /// Gives the client's `bytes` to a gate, `step` at a time. Returns the gate's events except the
+    /// greeting, and the number of bytes that the gate did not consume.
     fn heard(is_required: bool, bytes: &[u8], step: usize) -> (Vec<GateEvent>, usize) {
         let mut gate = TlsGate::new(is_required);
         let taken: usize = bytes.chunks(step).map(|part| gate.handle_bytes(part)).sum();
@@ -273,7 +274,7 @@ mod tests {
             let bytes = client.concat();
             let whole = heard(is_required, &bytes, usize::MAX);
             for step in 1..20 {
-                // Only events: the number of bytes left over depends on the split.
+                // Compares only events: the number of bytes left over depends on the split.
                 assert_eq!(heard(is_required, &bytes, step).0, whole.0, "{step} {client:?}");
             }
         }

@@ -1,9 +1,9 @@
 //! The server's half of a session: it takes bytes and yields events.
 //!
 //! Where it stands: one per connection, owned by the thread that reads the socket. Replies in the
-//! transmission phase do not pass through it: the thread that finishes a request writes them with
-//! the [`ReplyCodec`] of [`NegotiationResult`]. The socket's owner does I/O, payload memory and
-//! deadlines. For TLS a [`TlsGate`] stands in front of it.
+//! transmission phase do not pass through the session: the thread that finishes a request writes
+//! its reply with the [`ReplyCodec`] of [`NegotiationResult`]. The socket's owner does I/O, payload
+//! memory and deadlines. For TLS a [`TlsGate`] stands in front of the session.
 //!
 //! ```text
 //!              greeting out
@@ -24,16 +24,16 @@
 //!                                           └────────── Payload   (the caller's bytes)   │
 //! ```
 //!
-//! Each name is the part of the stream that the session expects next (`Phase`). It throws away the
-//! bytes of OptionSkip and Discard.
+//! Each name is the part of the stream that the session expects next (`Phase`). The session
+//! discards the bytes of OptionSkip and Discard.
 //!
-//! How to drive it: poll events until none is left. Then, if [`ServerSession::payload_pending`] is
-//! not zero, move that many bytes from the socket to the WRITE's buffer and report them with
-//! [`ServerSession::payload_consumed`]. Else give the received bytes to
-//! [`ServerSession::handle_bytes`].
+//! How to drive the session: poll events until none is left. Then, if
+//! [`ServerSession::payload_pending`] is not zero, move that many bytes from the socket to the
+//! WRITE's buffer and report them with [`ServerSession::payload_consumed`]. Else give the received
+//! bytes to [`ServerSession::handle_bytes`].
 //!
 //! Invariants
-//! - `handle_bytes` stops after the message that made an event, so it never swallows payload bytes:
+//! - `handle_bytes` stops after the message that made an event, so it never consumes payload bytes:
 //!   `tests/fragmentation.rs`.
 //! - A feature never outlives the option that negotiated it:
 //!   `tests/negotiation.rs::contexts_belong_to_one_export`.
@@ -58,16 +58,16 @@ pub use gate::{GateEvent, TlsGate};
 /// An event of a server session, for its driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// Send these bytes; they are whole messages.
+    /// Send these bytes to the client; they are whole messages.
     Transmit(Vec<u8>),
     /// Negotiation is over; requests follow.
     Negotiated(NegotiationResult),
-    /// A client asks for an export with words after its name. No bytes are taken until
-    /// [`ServerSession::answer_claim`].
+    /// A client asks for an export with words after its name. The session takes no bytes until
+    /// [`ServerSession::answer_claim`] is called.
     Claim {
-        /// Index of the export in the catalog.
+        /// Index of the claimed export in the catalog.
         export_index: usize,
-        /// The words.
+        /// The words after the export's name.
         words: String,
     },
     /// Serve this request. If it is a WRITE, the next bytes of the stream are its payload.
@@ -79,16 +79,17 @@ pub enum ServerEvent {
         /// The error and its reason.
         refusal: Refusal,
     },
-    /// Read no more. After [`CloseReason::Disconnected`] finish the requests in flight, then close.
+    /// Read no more from the client. After [`CloseReason::Disconnected`], finish the requests in
+    /// flight, then close.
     Close(CloseReason),
 }
 
 /// The result of a negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NegotiationResult {
-    /// Index of the export in the catalog.
+    /// Index of the negotiated export in the catalog.
     pub export_index: usize,
-    /// Writes replies in the negotiated style.
+    /// The codec that writes replies in the negotiated style.
     pub codec: ReplyCodec,
     /// Whether the client may send BLOCK_STATUS.
     pub allocation_context: bool,
@@ -103,34 +104,34 @@ pub enum CloseReason {
     /// The client sent DISC.
     #[error("the client disconnected")]
     Disconnected,
-    /// Client flags this server did not offer.
+    /// The client set flags that this server did not offer.
     #[error("unknown client flags {0:#x}")]
     UnknownClientFlags(u32),
-    /// EXPORT_NAME before TLS, which the server requires: the protocol has no error reply for it.
+    /// The client sent EXPORT_NAME before the required TLS; NBD has no error reply for it.
     #[error("EXPORT_NAME without TLS")]
     TlsRequired,
-    /// An option without its magic.
+    /// The client sent an option without the option magic.
     #[error("an option did not begin with its magic")]
     BadOptionMagic,
-    /// More options than [`OPTIONS_MAX`].
+    /// The client sent more options than [`OPTIONS_MAX`].
     #[error("more than {OPTIONS_MAX} options")]
     TooManyOptions,
-    /// EXPORT_NAME of an unknown export, or with an overlong name: no error reply exists for it.
+    /// The client sent EXPORT_NAME with an unknown or overlong name; NBD has no error reply for it.
     #[error("EXPORT_NAME of an unknown export")]
     UnknownExport,
-    /// EXPORT_NAME while the server is going away: no error reply exists for it.
+    /// The client sent EXPORT_NAME while the server was stopping; NBD has no error reply for it.
     #[error("the server is being shut down")]
     Shutdown,
-    /// EXPORT_NAME of a client that was turned away: no error reply exists for it.
+    /// A client that was turned away sent EXPORT_NAME; the protocol has no error reply for it.
     #[error("the client was turned away")]
     TurnedAway,
-    /// EXPORT_NAME after extended headers, which rule it out: no error reply exists for it.
+    /// The client sent EXPORT_NAME despite extended headers; NBD has no error reply for it.
     #[error("EXPORT_NAME after extended headers")]
     ExportNameExtended,
-    /// A request without its magic.
+    /// The client sent a request without the request magic.
     #[error("a request did not begin with its magic")]
     BadRequestMagic,
-    /// A payload beyond [`DISCARD_BYTES_MAX`].
+    /// The client announced a payload longer than [`DISCARD_BYTES_MAX`].
     #[error("a payload of {0} bytes")]
     PayloadTooLarge(u64),
 }
@@ -152,7 +153,7 @@ enum Phase {
 struct Features {
     no_zeroes: bool,
     style: Style,
-    /// The export that `base:allocation` was selected for.
+    /// Index of the export for which the client selected `base:allocation`.
     context_export: Option<usize>,
     options_seen: u32,
 }
@@ -167,18 +168,18 @@ pub struct ServerSession {
     features: Features,
     negotiated: Option<NegotiationResult>,
     shutting_down: bool,
-    /// Why the session refuses every option; `None` if it does not.
+    /// Why the session refuses every option; `None` if it does not refuse options.
     turned_away: Option<String>,
     takes_claims: bool,
-    /// The option's data that the claim came with.
+    /// The data of the option with which the client made its claim.
     claim_data: Vec<u8>,
-    /// The export as the claim has it.
+    /// The description of the export that the client has claimed.
     claimed: Option<ExportDescription>,
 }
 
 impl ServerSession {
-    /// Makes a session over `catalog`; the greeting is its first event. The empty export name also
-    /// reaches the first export that is not withdrawn.
+    /// Makes a session for the exports in `catalog`; the greeting is its first event. The empty
+    /// export name also reaches the first export that is not withdrawn.
     ///
     /// # Panics
     /// If the catalog is empty: a server without exports does not listen.
@@ -203,12 +204,12 @@ impl ServerSession {
         session
     }
 
-    /// Takes bytes of the stream; returns the number consumed. It consumes less than the input if
-    /// an event must be polled first, or if the rest is a WRITE's payload. Once closed it consumes
-    /// nothing.
+    /// Takes bytes of the stream; returns the number consumed. The session consumes less than the
+    /// input if an event must be polled first, or if the rest is a WRITE's payload. A closed
+    /// session consumes nothing.
     ///
     /// # Panics
-    /// If events are waiting to be polled: the driver's mistake, not the peer's.
+    /// If events are waiting to be polled, which is a mistake of the driver, not the peer.
     pub fn handle_bytes(&mut self, input: &[u8]) -> usize {
         assert!(self.events.is_empty(), "poll every event before feeding more bytes");
         let mut rest = input;
@@ -232,12 +233,12 @@ impl ServerSession {
         input.len().saturating_sub(rest.len())
     }
 
-    /// The next event, oldest first.
+    /// The session's next event, oldest first.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         self.events.pop_front()
     }
 
-    /// Bytes of WRITE payload that come next in the stream; the driver must read them.
+    /// Number of WRITE payload bytes that come next in the stream, which the driver must read.
     #[must_use]
     pub fn payload_pending(&self) -> u32 {
         match self.phase {
@@ -246,9 +247,9 @@ impl ServerSession {
         }
     }
 
-    /// Bytes that complete the current or next message; skipped data counts as one message. A
-    /// driver that receives no more than this gets no byte of the message after it. 0 within a
-    /// payload and once closed.
+    /// Number of bytes that complete the current or next message; skipped data counts as one
+    /// message. A driver that receives no more than these bytes gets no byte of a later message.
+    /// Returns 0 within a payload, and for a closed session.
     #[must_use]
     pub fn message_missing(&self) -> usize {
         match self.phase {
@@ -277,12 +278,13 @@ impl ServerSession {
         }
     }
 
-    /// Makes the session answer options but ABORT with ERR_SHUTDOWN, and requests with ESHUTDOWN.
+    /// Makes the session answer options except ABORT with ERR_SHUTDOWN, requests with ESHUTDOWN.
     pub fn handle_shutdown(&mut self) {
         self.shutting_down = true;
     }
 
-    /// Makes the session answer options but ABORT with ERR_POLICY and `reason`: the client must go.
+    /// Makes the session answer options other than ABORT with ERR_POLICY and `reason`, so that the
+    /// client must leave.
     ///
     /// # Panics
     /// In the transmission phase.
@@ -306,7 +308,7 @@ impl ServerSession {
         self.on_claim_answer(&data, answer);
     }
 
-    /// Whether the transmission phase was reached.
+    /// Whether the session has reached the transmission phase.
     #[must_use]
     pub fn is_negotiated(&self) -> bool {
         self.negotiated.is_some()
@@ -318,7 +320,7 @@ impl ServerSession {
         self.features.style.request_bytes()
     }
 
-    /// Memory held for unfinished input, in bytes.
+    /// Memory that the session holds for unfinished input, in bytes.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
         self.collector.capacity_bytes()
@@ -365,7 +367,7 @@ impl ServerSession {
         usize::try_from(taken).expect("taken is at most a usize")
     }
 
-    /// Enters a phase; if the phase collects a message, sets the message's length.
+    /// Enters a phase; if the phase collects a message, also sets the message's length.
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         match phase {
@@ -394,7 +396,7 @@ impl ServerSession {
         if flags & !(fixed | no_zeroes) != 0 {
             return self.close(CloseReason::UnknownClientFlags(flags));
         }
-        // A client that sends options knows fixed newstyle even without the flag: "servers MAY
+        // A client that sends options supports fixed newstyle even without the flag: "servers MAY
         // choose to honour fixed newstyle from clients that didn't set this bit". go-nbd sends no
         // flag at all.
         self.features.no_zeroes = flags & no_zeroes != 0;

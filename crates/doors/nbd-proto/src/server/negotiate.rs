@@ -1,7 +1,7 @@
-//! The answers to options.
+//! The server's answers to a client's options.
 //!
-//! Where it stands: the session calls it with one whole option of checked length; it parses the
-//! data, queues the replies and picks the next phase.
+//! Where it stands: the session calls this module with one whole option of checked length. The
+//! module parses the data, queues the replies and chooses the next phase.
 //!
 //! | option | answer |
 //! |---|---|
@@ -156,7 +156,7 @@ impl ServerSession {
         self.describe(option, index, &info);
     }
 
-    /// The export and the words of `EXPORT?WORDS`.
+    /// Splits `EXPORT?WORDS` into the index of a listed export and the words.
     fn find_claim(&self, name: &[u8]) -> Option<(usize, String)> {
         let name = std::str::from_utf8(name).ok().filter(|_| self.takes_claims)?;
         let (export, words) = name.rsplit_once('?')?;

@@ -1,4 +1,4 @@
-//! Helpers of the other test files: both sessions on in-memory pipes.
+//! Helpers for the other test files: both sessions on in-memory pipes.
 #![allow(dead_code, unreachable_pub, missing_docs)] // each test file uses its own part
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub fn pieces<'a>(stream: &'a [u8], lengths: &'a [usize]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Feeds `stream` to a server session; returns all its events.
+/// Feeds `stream` to a server session; returns all events of the session.
 pub fn trace_server(
     session: &mut ServerSession,
     pieces: &[&[u8]],
@@ -105,7 +105,7 @@ pub fn trace_server(
     seen
 }
 
-/// Feeds a client session, and submits `commands` (cookie = index) when it is ready.
+/// Feeds a client session, and submits `commands` (cookie = index) when the session is ready.
 pub fn trace_client(
     session: &mut ClientSession,
     commands: &[Command],
@@ -153,7 +153,7 @@ pub fn pattern(offset: u64, length: u32) -> Vec<u8> {
     (0..u64::from(length)).map(|i| ((offset + i) % 251) as u8).collect()
 }
 
-/// A server with a disk in memory, which answers at once.
+/// A server with a disk in memory, which answers every request at once.
 pub struct MemoryServer {
     pub session: ServerSession,
     pub disk: Vec<u8>,
@@ -243,7 +243,7 @@ impl MemoryServer {
     }
 }
 
-/// Runs a client against a [`MemoryServer`]. It submits `commands` once it is ready, then DISC.
+/// Runs a client against a [`MemoryServer`]. Once ready, the client submits `commands`, then DISC.
 pub fn converse(plan: ClientPlan, commands: &[Command]) -> Conversation {
     let mut server = MemoryServer::new();
     let mut client = ClientSession::new(plan);

@@ -196,8 +196,8 @@ fn an_array_without_a_word_on_its_layout_is_refused() {
             }
         }
     }
-    // These are refused: only dm-raid makes far sets, and the layout of an unequal 0.90 raid0
-    // depends on the kernel's present `raid0.default_layout`.
+    // These arrays are refused: only dm-raid makes far sets, and the layout of an unequal 0.90
+    // raid0 depends on the kernel's present `raid0.default_layout`.
     let expected = [
         "raid0-3-m0.90-unequal-default1",
         "raid0-3-m0.90-unequal-default2",

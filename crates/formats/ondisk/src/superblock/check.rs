@@ -1,4 +1,4 @@
-//! Checks that both formats share: levels, slots, chunks, counts of sectors.
+//! The checks for both superblock formats: levels, slots, chunks, counts of sectors.
 
 use braid_geometry::Level;
 
@@ -19,25 +19,25 @@ pub(super) fn level(number: i32) -> Result<Level, SuperblockFault> {
     })
 }
 
-/// Whether `size` counts at this level: linear and raid0 use all of each member.
+/// Whether the superblock's `size` counts at this level: linear and raid0 use all of each member.
 pub(crate) fn has_member_size(level: Level) -> bool {
     !matches!(level, Level::Linear | Level::Raid0)
 }
 
-/// Sectors that the array uses of each member; 0 at levels that do not record it.
+/// Sectors that the array uses of each member; 0 at levels that do not record the size.
 pub(super) fn used_sectors(array: &ArrayFacts) -> u64 {
     if has_member_size(array.level) { array.member_size_sectors } else { 0 }
 }
 
 /// The number of slots that a role table can name. During a reshape to fewer members it includes
-/// the slots that will be removed.
+/// the slots that the reshape will remove.
 pub(super) fn slots_named(raid_slots: u32, delta_disks: Option<i32>) -> u32 {
     let given_up = delta_disks.filter(|delta| *delta < 0).map_or(0, i32::unsigned_abs);
     raid_slots.saturating_add(given_up)
 }
 
-/// Checks that slots and chunk fit the level. `slots_max` is the most that the superblock format
-/// has room for.
+/// Checks that slots and chunk fit the level. `slots_max` is the most slots that the superblock
+/// format has room for.
 pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), SuperblockFault> {
     let min = match array.level {
         Level::Linear | Level::Raid0 | Level::Raid1 => 1,
@@ -56,14 +56,15 @@ pub(super) fn shape(array: &ArrayFacts, slots_max: u32) -> Result<(), Superblock
     }
 }
 
-/// Checks a logical block: a power of two of at least a sector, and at most what NBD can announce.
+/// Checks the size of a logical block: a power of two of at least a sector, and at most what NBD
+/// can announce.
 fn logical_block(bytes: u32) -> Result<(), SuperblockFault> {
     let is_possible = bytes.is_power_of_two() && (512..=LOGICAL_BLOCK_BYTES_MAX).contains(&bytes);
     if is_possible { Ok(()) } else { Err(SuperblockFault::LogicalBlock { bytes }) }
 }
 
-/// Checks a chunk. Linear and raid1 need none; raid0 takes any; other levels take powers of two
-/// from one page up.
+/// Checks a chunk. Linear and raid1 need none; raid0 takes any size; other levels take powers of
+/// two from one page up.
 fn chunk(level: Level, sectors: u32) -> Result<(), SuperblockFault> {
     let (needed, whole_pages) = match level {
         Level::Linear | Level::Raid1 => (false, false),

@@ -9,7 +9,7 @@ use crate::limits::LOGICAL_BLOCK_BYTES_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("superblock {version} at byte {offset_bytes}: {cause}")]
 pub struct SuperblockError {
-    /// The version whose place this is.
+    /// The version whose place holds the superblock.
     pub version: Version,
     /// Byte offset of the superblock on the device.
     pub offset_bytes: u64,
@@ -21,17 +21,17 @@ pub struct SuperblockError {
     pub claim: Option<Claim>,
 }
 
-/// Facts from a superblock with a wrong checksum: reason enough to refuse something, never to
-/// believe anything. All are in the first sector, which does not tear. So in a torn superblock the
-/// facts are wholly from before or wholly from after the update.
+/// Facts from a superblock with a wrong checksum: a reason to refuse, never a reason to believe.
+/// All facts are in the first sector, which does not tear. So in a torn superblock the facts are
+/// wholly from before or wholly from after the update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// UUID of the array, in mdadm's order.
     pub array_uuid: [u8; 16],
     /// The claimed event count.
     pub events: u64,
-    /// The number of slots without an active member. Too high if devices in 1.x have numbers of 128
-    /// and above.
+    /// The number of slots without an active member. The number is too high if devices in 1.x have
+    /// numbers of 128 and above.
     pub missing: u32,
 }
 
@@ -62,19 +62,20 @@ pub enum SuperblockFault {
         /// Computed checksum.
         computed: u32,
     },
-    /// The superblock names another place than the one where it is: it is a copy, or the device
-    /// changed its size.
+    /// The superblock names another place than its own: it is a copy, or the device changed its
+    /// size.
     #[error("says it belongs at sector {stored}, found at sector {found}")]
     WrongPlace {
-        /// `super_offset`; for 0.90, which does not store it, the place where md looks.
+        /// The field `super_offset`; for 0.90, which does not store the field, the place where md
+        /// looks.
         stored: u64,
-        /// The sector where it was found.
+        /// The sector where the superblock was found.
         found: u64,
     },
     /// More roles than a superblock can hold.
     #[error("{count} roles are more than the {max} that fit")]
     RoleCount {
-        /// `max_dev`.
+        /// The superblock's `max_dev`.
         count: u32,
         /// The most roles that a superblock can hold.
         max: u32,
@@ -82,7 +83,7 @@ pub enum SuperblockFault {
     /// A level of md that braid refuses by name, or an unknown number.
     #[error("level {number} ({name}) is not served")]
     Level {
-        /// md's number.
+        /// md's number of the level.
         number: i32,
         /// md's name: `multipath`, `faulty`, `container` or `unknown`.
         name: &'static str,
@@ -90,7 +91,7 @@ pub enum SuperblockFault {
     /// A number of slots that the level cannot have.
     #[error("{slots} slots: level {level} takes {min} to {max}")]
     Slots {
-        /// `raid_disks`.
+        /// The superblock's `raid_disks`.
         slots: u32,
         /// md's number of the level.
         level: i32,
@@ -119,7 +120,7 @@ pub enum SuperblockFault {
     /// An event count that no array can have reached.
     #[error("it counts {events} events, more than any array can have had")]
     EventCount {
-        /// The count.
+        /// The stored event count.
         events: u64,
     },
     /// The device is smaller than its superblock says: it was truncated.
@@ -137,9 +138,9 @@ pub enum SuperblockFault {
     /// The array uses more of the member than its data area holds, or none of it.
     #[error("the array uses {used} sectors of a data area of {available}")]
     MemberSize {
-        /// `size`.
+        /// The superblock's `size`.
         used: u64,
-        /// `data_size`.
+        /// The superblock's `data_size`.
         available: u64,
     },
     /// A role that names a slot the array does not have, or a reserved value.
@@ -149,7 +150,7 @@ pub enum SuperblockFault {
         device: u32,
         /// The stored role.
         role: u32,
-        /// `raid_disks`.
+        /// The superblock's `raid_disks`.
         slots: u32,
     },
     /// A logical block size that no device could have.

@@ -1,6 +1,6 @@
 //! The facts of a superblock, in one vocabulary for both formats.
 //!
-//! Plain values without behaviour beyond naming. `v0_90` and `v1` handle the bytes.
+//! Facts are plain values without behaviour beyond naming. `v0_90` and `v1` handle the bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,22 +15,22 @@ use crate::ppl::PplPlace;
 /// A superblock version, which also determines its place on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
-    /// 4096 bytes in the last 128 KiB, aligned to 64 KiB.
+    /// 4096 bytes in the last 128 KiB of the device, aligned to 64 KiB.
     V0_90,
-    /// Between 8 and 12 KiB from the end, aligned to 4 KiB.
+    /// Between 8 and 12 KiB from the end of the device, aligned to 4 KiB.
     V1_0,
     /// At the start of the device.
     V1_1,
-    /// 4 KiB from the start.
+    /// 4 KiB from the start of the device.
     V1_2,
 }
 
 /// The byte order of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
-    /// Least significant first, as on PCs; 1.x always.
+    /// Least significant byte first, as on PCs; always so in superblocks 1.x.
     Little,
-    /// Most significant first: 0.90 of PowerPC, of many MIPS, and of some ARM.
+    /// Most significant byte first: superblocks 0.90 of PowerPC, of many MIPS, and of some ARM.
     Big,
 }
 
@@ -43,8 +43,8 @@ impl Version {
     pub fn super_offset_sectors(self, device_sectors: u64) -> Option<u64> {
         if self == Self::V0_90 {
             let aligned = device_sectors & !(V0_RESERVED_SECTORS - 1);
-            // The superblock would be at sector 0: no data would fit before it, and a 1.1
-            // superblock is there.
+            // Sector 0 is no place for a 0.90 superblock: no data would fit before it, and a 1.1
+            // superblock is at sector 0.
             return aligned.checked_sub(V0_RESERVED_SECTORS).filter(|offset| *offset > 0);
         }
         if device_sectors < V1_DEVICE_SECTORS_MIN {
@@ -52,8 +52,8 @@ impl Version {
         }
         match self {
             Self::V0_90 | Self::V1_1 => Some(0),
-            // Nearer to the start no data would fit before the superblock, and a 1.2 superblock is
-            // there.
+            // Up to sector 8, no data would fit before the superblock, and a 1.2 superblock is at
+            // sector 8.
             Self::V1_0 => Some((device_sectors - 16) & !7).filter(|offset| *offset > 8),
             Self::V1_2 => Some(8),
         }
@@ -134,7 +134,7 @@ impl Role {
 pub struct Features(pub u32);
 
 impl Features {
-    /// The bitmap offset counts.
+    /// The superblock's bitmap offset is valid.
     pub const BITMAP: Self = Self(1);
     /// This member is recovered only up to its recovery offset.
     pub const RECOVERY_OFFSET: Self = Self(2);
@@ -142,7 +142,7 @@ impl Features {
     pub const RESHAPE: Self = Self(4);
     /// The bad-block log is not empty.
     pub const BAD_BLOCKS: Self = Self(8);
-    /// This member will replace the one with the same role.
+    /// This member will replace the member with the same role.
     pub const REPLACEMENT: Self = Self(16);
     /// The reshape runs from the end to the start although the number of members stays.
     pub const RESHAPE_BACKWARDS: Self = Self(32);
@@ -158,7 +158,7 @@ impl Features {
     pub const PPL: Self = Self(1024);
     /// The PPL area holds several headers.
     pub const MULTIPLE_PPLS: Self = Self(2048);
-    /// The layout field counts at level 0.
+    /// The layout field is valid at level 0.
     pub const RAID0_LAYOUT: Self = Self(4096);
 
     /// Name and bit of every feature that md has, lowest first.
@@ -178,31 +178,31 @@ impl Features {
         ("raid0-layout", Self::RAID0_LAYOUT),
     ];
 
-    /// Whether every bit of `other` is set here.
+    /// Whether every bit of `other` is set in this feature map.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is set here.
+    /// Whether any bit of `other` is set in this feature map.
     #[must_use]
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Union.
+    /// The union of this feature map and `other`.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// This set without the bits of `other`.
+    /// This feature map without the bits of `other`.
     #[must_use]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The bits of no known feature. md refuses an array that has any.
+    /// The set bits of no known feature. md refuses an array that has such bits.
     #[must_use]
     pub fn unknown(self) -> u32 {
         Self::NAMED.iter().fold(self, |rest, (_, feature)| rest.without(*feature)).0
@@ -290,9 +290,11 @@ pub struct ArrayFacts {
     pub layout: u32,
     /// Sectors per chunk; 0 is legal for raid1 and linear only.
     pub chunk_sectors: u32,
-    /// Sectors of each member that the array uses; 0 for linear and raid0, which use all.
+    /// Sectors of each member that the array uses; 0 for linear and raid0, which use the whole
+    /// member.
     pub member_size_sectors: u64,
-    /// Slots; during a reshape the new number, and members to be removed have slots beyond it.
+    /// The number of slots; during a reshape the new number. Members to be removed have slots
+    /// beyond it.
     pub raid_slots: u32,
     /// The last minor number of the array's device; 0.90 only.
     pub preferred_minor: Option<u32>,
@@ -304,9 +306,9 @@ pub struct ArrayFacts {
 /// Flags of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeviceFlags {
-    /// Read only if no other member can serve.
+    /// Reads go to this member only if no other member can serve them.
     pub write_mostly: bool,
-    /// Fail fast rather than retry.
+    /// Requests to this member fail fast rather than retry.
     pub failfast: bool,
 }
 
@@ -364,8 +366,8 @@ pub struct StateFacts {
     pub role: Role,
     /// Every device's role according to this superblock, by device number.
     pub roles: Vec<Role>,
-    /// Whether bytes that md writes as zero are not zero: a newer format, which md would refuse
-    /// too.
+    /// Whether bytes that md writes as zero are not zero: the format is newer, and md would refuse
+    /// it too.
     pub reserved_bytes_in_use: bool,
 }
 
@@ -380,7 +382,7 @@ impl StateFacts {
 /// The places of the bitmap, the PPL and the journal. At most one of bitmap and PPL is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IntentFacts {
-    /// Sectors from the superblock to the bitmap; negative is before it.
+    /// Sectors from the superblock to the bitmap; negative if the bitmap is before it.
     pub bitmap_offset_sectors: Option<i32>,
     /// The PPL area of this member.
     pub ppl: Option<PplPlace>,
@@ -395,13 +397,13 @@ pub struct Reshape {
     pub position_sectors: u64,
     /// New number of slots minus old.
     pub delta_disks: i32,
-    /// Level afterwards.
+    /// Level after the reshape.
     pub new_level: Level,
-    /// Layout afterwards.
+    /// Layout after the reshape.
     pub new_layout: u32,
-    /// Sectors per chunk afterwards.
+    /// Sectors per chunk after the reshape.
     pub new_chunk_sectors: u32,
-    /// First sector of the data area afterwards, if it moves.
+    /// First sector of the data area after the reshape, if the data area moves.
     pub new_data_offset_sectors: Option<u64>,
     /// Whether the reshape runs from the end of the array to its start.
     pub backwards: bool,
@@ -438,7 +440,7 @@ pub enum ReshapeSide {
 }
 
 impl ReshapeSide {
-    /// Both sides.
+    /// Both sides of a reshape.
     pub const ALL: [Self; 2] = [Self::Before, Self::After];
 }
 

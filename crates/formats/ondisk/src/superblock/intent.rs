@@ -83,7 +83,8 @@ impl Superblock {
     fn places(&self) -> impl Iterator<Item = BitmapPlace> {
         let device = &self.device;
         let near = i64::from(BITMAP_OFFSET_SECTORS);
-        // The log follows the space for a bitmap if that was reserved; otherwise it is in front.
+        // The bad-block log follows the space for a bitmap if space was reserved; otherwise the log
+        // is in front.
         let log = device.bad_block_log.filter(|log| log.offset_sectors > 0);
         let behind_log = log.map(|log| i64::from(log.offset_sectors) + i64::from(log.size_sectors));
         // A place between data and superblock, before the bad-block log.
@@ -157,8 +158,8 @@ impl Superblock {
         self.intent.ppl.or_else(free)
     }
 
-    /// Names a partial parity log at this place, or none. If the superblock already names one and
-    /// `place` is `Some`, nothing changes.
+    /// Makes the superblock name a partial parity log at `place`, or none. If it already names a
+    /// log and `place` is `Some`, nothing changes.
     ///
     /// # Panics
     /// As [`Self::set_ppl`].
@@ -180,7 +181,7 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Names a partial parity log at this place, from [`Self::ppl_place`].
+    /// Makes the superblock name a partial parity log at `place`, from [`Self::ppl_place`].
     ///
     /// # Panics
     /// On metadata 0.90, or an array with a bitmap or a journal.
@@ -205,8 +206,8 @@ impl Superblock {
         self.intent.bitmap_offset_sectors.or_else(place)
     }
 
-    /// Names a bitmap at [`Self::bitmap_offset`], or none. Nothing changes if the superblock
-    /// already names it, or none.
+    /// Makes the superblock name a bitmap at [`Self::bitmap_offset`] if `is_there`, otherwise none.
+    /// Nothing changes if it already does.
     ///
     /// # Panics
     /// As [`Self::set_bitmap`].
@@ -218,7 +219,7 @@ impl Superblock {
         self.set_bitmap(offset);
     }
 
-    /// Names a bitmap at this offset ([`Self::bitmap_place`]) from the superblock, or none.
+    /// Makes the superblock name a bitmap at this offset ([`Self::bitmap_place`]), or none.
     ///
     /// # Panics
     /// Without room for a bitmap there, or on an array with a PPL.

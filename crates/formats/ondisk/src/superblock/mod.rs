@@ -1,10 +1,10 @@
 //! One validated superblock of any version.
 //!
-//! The public fields are the facts in one vocabulary. The bytes stay inside, so that a write
+//! The public fields are the facts in one vocabulary. The bytes stay private, so that a write
 //! changes only the fields of [`Superblock::apply`] and keeps every unknown byte.
 //!
-//! Changing a public field does not change the bytes. Only `apply` does, and keeps both in step:
-//! `tests::what_apply_wrote_reads_back_as_the_value_says`.
+//! A change of a public field does not change the bytes. Only `apply` changes the bytes, and keeps
+//! fields and bytes in step: `tests::what_apply_wrote_reads_back_as_the_value_says`.
 
 mod check;
 mod error;
@@ -110,9 +110,9 @@ impl Superblock {
         sector.checked_mul(SECTOR_BYTES)
     }
 
-    /// The array's UUID as the bitmap, the PPL and the journal store it, copied from memory: like
-    /// [`ArrayFacts::uuid`] for version 1, each 32-bit word reversed for 0.90 of a little-endian
-    /// machine.
+    /// The array's UUID as the bitmap, the PPL and the journal store it, copied from memory. For
+    /// version 1 it equals [`ArrayFacts::uuid`]; for 0.90 of a little-endian machine each 32-bit
+    /// word is reversed.
     #[must_use]
     pub fn uuid_as_stored(&self) -> [u8; 16] {
         match (self.version.is_v1(), self.byte_order) {

@@ -8,7 +8,7 @@ use super::error::SuperblockError;
 use super::facts::{ArrayFacts, DeviceFlags, Role, Timestamp};
 use crate::placement::Placement;
 
-/// The longest name in bytes: the field has 32, and the last stays zero.
+/// The longest name in bytes: the field has 32 bytes, and the last byte stays zero.
 pub(super) const NAME_BYTES_MAX: usize = 31;
 
 /// All facts of a new version 1 superblock.
@@ -22,7 +22,7 @@ pub struct NewSuperblock {
     pub device_number: u32,
     /// The member's identity.
     pub device_uuid: [u8; 16],
-    /// Flags.
+    /// The member's flags.
     pub device_flags: DeviceFlags,
     /// Every device's role, by device number; the new member's role is at `device_number`.
     pub roles: Arc<[Role]>,
@@ -41,7 +41,7 @@ pub struct NewV0 {
     pub device_bytes: u64,
     /// The member's permanent number.
     pub device_number: u32,
-    /// Flags.
+    /// The member's flags.
     pub device_flags: DeviceFlags,
     /// Every device's role, by device number.
     pub roles: Arc<[Role]>,
@@ -56,7 +56,7 @@ pub struct NewV0 {
 /// Why a new superblock cannot be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NewSuperblockError {
-    /// The requested version is one that the called function does not make.
+    /// The called function does not make superblocks of the requested version.
     #[error("this makes superblocks of version 1, not 0.90")]
     Version0,
     /// The device has no place for a superblock.
@@ -95,10 +95,10 @@ pub struct SuperblockUpdate {
     /// Every device's role, by device number; devices beyond the list are written as spares.
     pub roles: Arc<[Role]>,
     /// If set, this member is recovered only up to this sector of its data area. 0.90 cannot
-    /// express that, and writes the member as a spare.
+    /// express the offset, and writes the member as a spare.
     pub recovery_offset: Option<u64>,
-    /// Whether this member will replace another with the same role (`replacement` in md). 0.90 does
-    /// not have that.
+    /// Whether this member will replace another member with the same role (`replacement` in md).
+    /// 0.90 has no replacements.
     pub is_replacement: bool,
     /// This member's role. It takes precedence over the member's entry in `roles`.
     pub role_of_this: Role,

@@ -58,7 +58,7 @@ impl Superblock {
     ) -> Result<Self, JoinError> {
         let roles = self.roles_with(device_number, Role::Spare);
         let (mut array, number) = (self.array.clone(), u32::from(device_number));
-        // md stores a layout of RAID-0 that counts only together with its feature.
+        // md stores a layout in a RAID-0's superblock that counts only together with its feature.
         if !self.state.features.contains(Features::RAID0_LAYOUT) && array.level == Level::Raid0 {
             array.layout = 0;
         }
@@ -141,8 +141,9 @@ impl Superblock {
         roles.as_slice().into()
     }
 
-    /// Gives another superblock of the array a bitmap at the same place as this one's, or a partial
-    /// parity log of the same size. The caller writes their content before the superblock counts.
+    /// Gives another superblock of the array a bitmap at the same place as this superblock's, or a
+    /// partial parity log of the same size. The caller writes the content of the bitmap or log
+    /// before the superblock counts.
     fn with_what_i_keep(&self, mut other: Self) -> Result<Self, JoinError> {
         if let Some(mine) = self.intent.ppl {
             let needed_sectors = u64::from(mine.size_sectors);
@@ -189,7 +190,8 @@ mod tests {
         assert_eq!(new.state.roles, old.state.roles, "no member's slot changes");
     }
 
-    /// An update of the array sets the journal in both superblocks, and another clears it.
+    /// An update of the array sets the journal in both superblocks, and another update clears the
+    /// journal.
     #[test]
     fn a_journal_comes_and_goes() {
         let mut old = member(64 << 20);

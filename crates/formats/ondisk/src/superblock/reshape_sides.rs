@@ -1,5 +1,5 @@
-//! Splits a superblock during a reshape into two without a reshape: the array before, and the array
-//! after.
+//! Splits a superblock during a reshape into two superblocks without a reshape: the array before,
+//! and the array after.
 //!
 //! ```text
 //!                         before                     after
@@ -12,9 +12,9 @@
 //! A recovering member holds all of a side if its recovery offset is not below the sectors that
 //! this side needs of each member. The caller computes these sectors.
 //!
-//! A member whose slot does not exist on one side is a spare there. The results go through the same
-//! validation as superblocks from disk. So a reshape to an impossible array is an error of the
-//! superblock.
+//! A member whose slot does not exist on one side is a spare on that side. The results go through
+//! the same validation as superblocks from disk. So a reshape to an impossible array is an error of
+//! the superblock.
 //!
 //! This module neither locates sectors (`braid_assembly::reshape` does) nor writes.
 //!
@@ -32,9 +32,10 @@ use super::{Superblock, v0_90};
 use crate::limits::V1_FIXED_BYTES;
 
 impl Superblock {
-    /// The member's superblock on one side, in no reshape. Without a reshape it is unchanged. A
-    /// member that is recovered up to `needed_sectors` of its data holds all that has this side's
-    /// shape, and counts as whole; `u64::MAX` if no recovering member does.
+    /// The member's superblock on one side, in no reshape. Without a reshape the superblock is
+    /// unchanged. A member that is recovered up to `needed_sectors` of its data holds all that has
+    /// this side's shape, and counts as whole. With `u64::MAX` no recovering member counts as
+    /// whole.
     ///
     /// # Errors
     /// That side of the reshape is not a valid array.

@@ -2,8 +2,8 @@
 //! reshape under way.
 //!
 //! md's order of a reshape ([`super::Reshape`] has the fields): the plain fields keep the old
-//! values until its end, except the number of slots, which is the new one from the beginning. Each
-//! member has its own data offset, and its own new one.
+//! values until its end, except the number of slots, which is the new number from the beginning.
+//! Each member has its own old and new data offset.
 //!
 //! ```text
 //!   begin     slots, reshape { position 0 or the end, ... }
@@ -50,7 +50,8 @@ impl Superblock {
         }
     }
 
-    /// First sector of the member's data; during a reshape of the lower of its two data areas.
+    /// First sector of the member's data; during a reshape, first sector of the lower of its two
+    /// data areas.
     #[must_use]
     pub fn lowest_data_sector(&self) -> u64 {
         let old = self.device.data_offset_sectors;
@@ -159,7 +160,8 @@ impl Superblock {
         head.device.data_size = U64::new(shape.data_size_sectors);
         if let Some(reshape) = shape.reshape {
             features = features.with(Features::RESHAPE);
-            // If the number of slots changes, its sign gives the direction of the reshape.
+            // If the number of slots changes, the sign of the change gives the direction of the
+            // reshape.
             if reshape.delta_disks == 0 && reshape.backwards {
                 features = features.with(Features::RESHAPE_BACKWARDS);
             }

@@ -245,7 +245,7 @@ fn unknown_features_and_reserved_bytes_are_kept_and_reported() {
     assert_eq!(superblock.to_bytes(), raw);
 }
 
-/// Linux writes the logical block since 6.19. Older kernels refuse an array that has one, and
+/// Linux writes the logical block since 6.19. Older kernels refuse an array that records it, and
 /// `braid` once did.
 #[test]
 fn a_logical_block_is_read_and_kept() {
@@ -723,7 +723,7 @@ fn versions_are_named_as_mdadm_names_them() {
     assert_eq!("1.3".parse::<Version>(), Err(UnknownVersion));
 }
 
-/// A superblock names a log and drops it again, in its fields and in its bytes, and no remains are
+/// A superblock names a log and then no log, in its fields and in its bytes, and no remains are
 /// left.
 #[test]
 fn a_partial_parity_log_is_named_and_not_named() {
@@ -784,7 +784,7 @@ fn corrected_reads_are_counted_where_md_counts_them() {
     assert_eq!(old, read_v0(&v0_bytes()).expect("it is sound"), "0.90 has no place for it");
 }
 
-/// With metadata 1.x a device records only its own flag, with 0.90 every device's.
+/// With metadata 1.x a superblock records only its own device's flag, with 0.90 every device's.
 #[test]
 fn what_is_write_mostly_is_read_again_as_it_was_set() {
     for is_it in [false, true] {

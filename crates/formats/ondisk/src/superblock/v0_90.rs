@@ -9,8 +9,9 @@
 //!                 turned again, when it is written ◀─ `Superblock::byte_order`
 //! ```
 //!
-//! So all later code handles one form. Each member keeps its byte order, for the machine that it
-//! came from. The checksum adds words as numbers, so turning does not change it.
+//! So all later code handles one byte order. Each member keeps its byte order on disk, for the
+//! machine that it came from. The checksum adds words as numbers, so turning does not change the
+//! checksum.
 //!
 //! Data always starts at sector 0. The format has no device UUID, no recovery offset, no bad-block
 //! log. A minor version of 91 marks a reshape.
@@ -18,7 +19,8 @@
 //! Invariants
 //! - Turning twice changes nothing, whatever the bytes
 //!   `[check: a_superblock_of_the_other_byte_order_stays_in_it]`.
-//! - mdadm reads a turned superblock as the same `[check: the_other_byte_order_reads_the_same]`.
+//! - mdadm reads a turned superblock as the same superblock
+//!   `[check: the_other_byte_order_reads_the_same]`.
 
 use std::mem::{offset_of, size_of};
 
@@ -436,8 +438,8 @@ fn decode_roles(whole: &SuperblockV0, slots: u32) -> Result<(Role, Vec<Role>), S
     Ok((role.ok_or(out_of_range)?, roles))
 }
 
-/// Reads a descriptor's role as md does. Faulty wins, then in sync. Active without sync is a spare,
-/// except during a reshape.
+/// Reads a descriptor's role as md does. The bit for faulty takes precedence, then the bit for in
+/// sync. An active device without sync is a spare, except during a reshape.
 fn role_of(descriptor: &Descriptor, device: u32, slots: u32) -> Result<Role, SuperblockFault> {
     let (state, slot) = (descriptor.state.get(), descriptor.raid_disk.get());
     if state & (DISK_FAULTY | DISK_REMOVED) != 0 {
@@ -657,7 +659,7 @@ fn patch_descriptor(descriptor: &mut Descriptor, number: u32, role: Role, slots:
     }
 }
 
-/// Counts the descriptors as md does when it writes them.
+/// Counts the descriptors in the same way as md does on each write.
 fn patch_counts(whole: &mut SuperblockV0) {
     let unused = |d: &Descriptor| d.state.get() == 0 && d.major.get() == 0 && d.minor.get() == 0;
     let removed = |d: &Descriptor| d.state.get() & DISK_REMOVED != 0;

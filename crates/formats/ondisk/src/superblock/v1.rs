@@ -1,9 +1,9 @@
 //! Superblock 1.0, 1.1 and 1.2: one format in three places.
 //!
 //! 256 bytes, then one 16-bit role per device number, all little endian; `docs/on-disk.md` draws
-//! the format. The minor version is not stored: it follows from the place. Facts are from
-//! `include/uapi/linux/raid/md_p.h`. The checks are those that md makes when it loads a member, and
-//! some that md lacks. `write` makes and changes superblocks.
+//! the format. The minor version is not stored: the superblock's place determines it. Facts are
+//! from `include/uapi/linux/raid/md_p.h`. The checks are those that md makes when it loads a
+//! member, and some that md lacks. `write` makes and changes superblocks.
 
 use std::mem::{offset_of, size_of};
 
@@ -97,7 +97,7 @@ pub(super) struct State {
     pub(super) pad3: [u8; 28],
 }
 
-/// The fixed part; `[U16; role_count]` follows.
+/// The fixed part of a superblock; `[U16; role_count]` follows.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(super) struct Fixed {
@@ -245,7 +245,7 @@ impl<'a> UnvalidatedV1<'a> {
         })
     }
 
-    /// The fixed part and the roles, if complete and with the right checksum.
+    /// The superblock's fixed part and roles, if complete and with the right checksum.
     fn whole(&self) -> Result<(&'a Fixed, &'a [U16]), SuperblockFault> {
         let present_bytes = self.bytes.len() as u64;
         let cut_off = |needed_bytes| SuperblockFault::CutOff { present_bytes, needed_bytes };
@@ -324,7 +324,7 @@ fn decode_roles(stored: &[U16], slots: u32) -> Result<Vec<Role>, SuperblockFault
     Ok(roles)
 }
 
-/// Refuses the same combinations as md.
+/// Refuses the same combinations of features as md.
 fn check_features(features: Features, level: Level, role: Role) -> Result<(), SuperblockFault> {
     let any_ppl = Features::PPL.with(Features::MULTIPLE_PPLS);
     if features.intersects(any_ppl) && features.intersects(Features::BITMAP.with(Features::JOURNAL))
@@ -446,8 +446,8 @@ fn intent_facts(fixed: &Fixed, features: Features, role: Role) -> IntentFacts {
     }
 }
 
-/// Checks that bitmap, bad-block log and PPL begin on the device, and that the log is no larger
-/// than md reads.
+/// Checks that bitmap, bad-block log and PPL begin on the device, and that the bad-block log is no
+/// larger than md reads.
 fn check_places(
     device: &DeviceFacts,
     intent: &IntentFacts,

@@ -19,7 +19,8 @@ use crate::limits::{MAGIC, SECTOR_BYTES, V0_DEVICES_MAX, V1_FIXED_BYTES, V1_ROLE
 impl Superblock {
     /// Makes the superblock of one member of a new array (1.0, 1.1 or 1.2).
     ///
-    /// Like mdadm it reserves room for roles up to the next sector: up to 128 devices in 512 bytes.
+    /// Like mdadm's, the superblock reserves room for roles up to the next sector: up to 128
+    /// devices in 512 bytes.
     ///
     /// # Errors
     /// Version 0.90, a name that does not fit, too many devices, or an invalid superblock.
@@ -70,7 +71,7 @@ impl Superblock {
     ///
     /// # Panics
     /// If the update names slots beyond the array's, or more devices than the superblock has room
-    /// for before its neighbours on the device: a bug of ours.
+    /// for before its neighbours on the device: a bug of braid.
     pub fn apply(&mut self, update: &SuperblockUpdate) {
         let delta = self.reshape.map(|reshape| reshape.delta_disks);
         let slots = slots_named(self.array.raid_slots, delta);
@@ -131,7 +132,8 @@ impl Superblock {
         seal(&mut self.raw.0);
     }
 
-    /// Counts one more corrected read error of this device. Metadata 0.90 has no place for it.
+    /// Counts one more corrected read error of this device. Metadata 0.90 has no place for the
+    /// count.
     pub fn count_corrected_read(&mut self) {
         if !self.version.is_v1() {
             return;
@@ -147,7 +149,7 @@ impl Superblock {
     /// the last update.
     ///
     /// # Panics
-    /// For a log on members with metadata 0.90: only a bitmap file has room for one there.
+    /// For a log on members with metadata 0.90: only a bitmap file has room for a log with 0.90.
     pub fn set_log_counts(&mut self, home: LogHome) {
         self.state.log_counts = Some(home);
         if !self.version.is_v1() {
@@ -329,7 +331,7 @@ fn write_roles(raw: &mut [u8], roles: &[Role]) {
     }
 }
 
-/// The checksum covers the roles, too.
+/// Writes the roles, then the checksum, which covers the roles too.
 fn write_roles_and_seal(raw: &mut [u8], roles: &[Role]) {
     if planted(Bug::ChecksumEarly) {
         seal(raw);

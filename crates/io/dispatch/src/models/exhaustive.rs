@@ -151,7 +151,8 @@ fn an_owner_that_says_too_early_that_it_is_not_at_work_is_caught() {
 }
 
 /// One thread's effects push an event to their own machine while another thread hands an event
-/// over. The effects do not drain the inbox: the thread that carries them out checks it again.
+/// over. The effects do not drain the inbox: the thread that carries them out checks the inbox
+/// again.
 fn effects_that_leave_something() {
     explore("combiner: what effects leave to their own machine", 3, || {
         let combiner = Arc::new(Combiner::with_lists(Vec::new(), 2));
@@ -174,7 +175,7 @@ fn effects_that_leave_something() {
         combiner.push(1);
         combiner.combine_carrying(&mut (), carry);
         other.join().expect("it does not panic");
-        // If another thread took the event, there were no effects here.
+        // If another thread took the event, this thread carried out no effects.
         let mut handled = combiner.inspect(Clone::clone, || {});
         handled.sort_unstable();
         let sent = if is_to_push { vec![1, 7] } else { vec![1, 2, 7] };
@@ -222,8 +223,8 @@ fn a_look_that_leaves_events_behind_is_caught() {
     look_while_handing_over();
 }
 
-/// A device that records its vectors. It ends each at once, or keeps the ticket for the thread that
-/// ends the vector.
+/// A device that records its vectors. The device ends each at once, or keeps the ticket for the
+/// thread that ends the vector.
 #[derive(Default)]
 struct RecordingDevice {
     items: Notes<Vec<u32>>,
@@ -344,7 +345,7 @@ fn a_completion_that_lets_nobody_out_is_caught() {
     insert_and_end_later();
 }
 
-/// One thread inserts while the other switches to `none` and back. No further thread comes.
+/// One thread inserts while the other switches to `none` and back. No third thread helps.
 fn switch_while_inserting(name: &'static str, preemptions: usize) {
     explore(name, preemptions, || {
         let scheduler = Arc::new(Scheduler::with_lists(narrow(), 2));

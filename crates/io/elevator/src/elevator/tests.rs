@@ -46,7 +46,7 @@ fn expired_request_overtakes_sorted_order() {
     assert_eq!(elevator.counters().expired, 1);
 }
 
-/// Entries of the other kind go on all the time, and the multiplexer never releases the held kind.
+/// Entries of the other kind arrive all the time, and the multiplexer never releases the held kind.
 #[test]
 fn who_is_held_goes_in_the_end() {
     let mut elevator = Elevator::new(wide());
@@ -59,7 +59,7 @@ fn who_is_held_goes_in_the_end() {
     assert_eq!(elevator.poll_dispatch(401 * MS, reads), None, "one by one");
 }
 
-/// An aged entry goes first, however many entries of higher classes come and age after it.
+/// An aged entry goes first, however many entries of higher classes arrive and age after it.
 #[test]
 fn who_has_aged_goes_by_age() {
     let settings = Settings { aging_ns: 100 * MS, merge_sectors_max: 0, ..wide() };
@@ -114,7 +114,7 @@ fn a_merged_group_is_as_old_as_its_oldest_part() {
     let mut elevator = Elevator::new(Settings { batch: 1, ..wide() });
     elevator.handle_insert(0, entry(0, Operation::Read, 1000), QueuePosition::Sorted);
     elevator.handle_insert(1, entry(1, Operation::Read, 10), QueuePosition::Sorted);
-    // Both new entries join the old one, from both ends, although they are young.
+    // Both new entries join the old entry, from both ends, although the new ones are young.
     elevator.handle_insert(499 * MS, entry(2, Operation::Read, 992), QueuePosition::Sorted);
     elevator.handle_insert(499 * MS, entry(3, Operation::Read, 1008), QueuePosition::Sorted);
     let first = elevator.poll_dispatch(500 * MS, Directions::ALL).expect("it waits");
@@ -214,7 +214,7 @@ fn a_write_that_lies_on_the_way_of_reads_goes_along() {
     }
 }
 
-/// Writes that keep arriving just before the next read do not hold that read back.
+/// Writes that keep arriving just before the next read do not hold back that read.
 #[test]
 fn what_goes_along_does_not_keep_the_sweep_where_it_is() {
     let mut elevator =

@@ -28,7 +28,7 @@ pub enum Operation {
 /// How often a fault makes operations fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
-    /// For this many operations, then no more.
+    /// The fault fails this many operations, then no more.
     Times(u32),
     /// For every operation, until the fault is removed.
     Sticky,
@@ -101,7 +101,7 @@ impl Faults {
         id
     }
 
-    /// Removes a fault; no effect if it has failed its number of operations already.
+    /// Removes a fault; no effect if the fault has failed its number of operations already.
     pub fn remove(&self, id: FaultId) {
         self.lock().retain(|(other, _)| *other != id);
     }

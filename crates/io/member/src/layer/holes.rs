@@ -1,7 +1,7 @@
 //! A copy of a disk with unreadable ranges: reads of those ranges fail here as well.
 //!
-//! Copy programs put zeroes there as a rule, which an array would take for the disk's content. The
-//! layer is read-only.
+//! Copy programs as a rule fill unreadable ranges with zeroes, which an array would take for the
+//! disk's content. The layer is read-only.
 //!
 //! Invariant: no byte of a hole is ever returned as the member's own
 //! `[check: what_a_copy_lacks_is_an_error_or_zeroes]`.
@@ -23,13 +23,14 @@ pub struct Holes<M> {
 }
 
 impl<M: Member> Holes<M> {
-    /// Reads of these bytes are errors.
+    /// Wraps a member; reads of the bytes in `holes` are errors.
     pub fn new(inner: M, holes: &[Range<u64>]) -> Self {
         let size_bytes = inner.size_bytes();
         Self::of_longer(inner, size_bytes, holes)
     }
 
-    /// As [`Self::new`], for a copy that ends before its disk of `size_bytes`: the rest is a hole.
+    /// As [`Self::new`], for a copy that is shorter than its disk of `size_bytes`: the bytes after
+    /// the copy are a hole.
     pub fn of_longer(inner: M, size_bytes: u64, holes: &[Range<u64>]) -> Self {
         let own_bytes = inner.size_bytes();
         let size_bytes = size_bytes.max(own_bytes);
@@ -89,7 +90,7 @@ impl<M: Member> Member for Holes<M> {
 }
 
 /// A member that reads as zeroes where the member below cannot be read, so that a search for
-/// signatures finds none there.
+/// signatures finds none in such ranges.
 #[derive(Debug)]
 pub struct Lenient<M>(pub M);
 

@@ -1,7 +1,7 @@
 //! Members around members: faults, holes, delay, a part of one, and writes that go elsewhere.
 //!
-//! Each layer is a [`Member`](crate::Member) that owns another one and adds one thing, so they
-//! stack in any order. None of them knows what it wraps.
+//! Each layer is a [`Member`](crate::Member) that owns another member and adds one thing, so layers
+//! stack in any order. No layer knows which member it wraps.
 //!
 //! Invariant: a layer without a setting changes nothing (`tests/layers.rs`).
 

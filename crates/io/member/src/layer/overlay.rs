@@ -26,7 +26,7 @@
 //!
 //! Invariants:
 //! - nothing is written to the member `[check: an_overlay_takes_every_write_and_the_member_none]`;
-//! - it reads as a member that was written
+//! - an overlay reads as a member that was written
 //!   `[check: an_overlay_reads_like_a_member_that_was_written]`;
 //! - flushed bytes survive a restart `[check: an_overlay_survives_a_restart]`;
 //! - a changed byte in either file is found
@@ -65,7 +65,7 @@ const _: () = assert!(GROUP_LENGTH as u64 == GROUP_BLOCKS);
 type Group = [StoredBlock; GROUP_LENGTH];
 /// A log with this many bytes more than necessary is rewritten at the next open.
 const LOG_WASTE_BYTES: u64 = 1 << 20;
-/// Runs not yet in the log, at most: some 5 MB of memory.
+/// Maximum runs that are not yet in the log: some 5 MB of memory.
 const UNSAVED_RUNS_MAX: usize = 1 << 16;
 
 /// The random identity that both files of an overlay carry.
@@ -108,7 +108,7 @@ pub enum OverlayError {
 /// A block's slot, and the checksum of its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct StoredBlock {
-    /// The slot's number; 0 means that there is none, since the head occupies that place.
+    /// The slot's number; 0 means that the block has no slot, since the head occupies slot 0.
     slot: u32,
     checksum: u32,
 }
@@ -352,7 +352,7 @@ impl Writer {
         Ok(slots)
     }
 
-    /// Takes back the slots of blocks that moved or became zeroes.
+    /// Frees the slots of blocks that moved or became zeroes.
     fn give_back(&mut self, slots: &[u32]) {
         for slot in slots {
             match self.fresh.remove(slot) {

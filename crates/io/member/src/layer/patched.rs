@@ -1,6 +1,6 @@
 //! A member with some sectors replaced from memory, as a log would replay them, without a write.
 //!
-//! It is read-only: a write to the device would make the sectors in memory stale.
+//! The layer is read-only: a write to the device would make the sectors in memory stale.
 
 use std::collections::BTreeMap;
 

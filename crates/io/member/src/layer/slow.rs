@@ -32,7 +32,7 @@ impl Delays {
         store(&self.0.write_ns, delay);
     }
 
-    /// Delays every flush from now on. A durable write is delayed by this and by the write's delay.
+    /// Delays every flush from now on. A durable write gets the delay of a write and of a flush.
     pub fn set_flush(&self, delay: Duration) {
         store(&self.0.flush_ns, delay);
     }

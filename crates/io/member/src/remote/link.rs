@@ -27,19 +27,19 @@ use super::ownership::{Ownership, boot_ns, next_session};
 use super::unflushed::{FlushMark, Unflushed, UnflushedWrites};
 use crate::MemberError;
 
-/// A server that cannot be reached for longer has lost the member.
+/// A member whose server cannot be reached for longer is lost.
 pub(super) const UNREACHABLE_LIMIT: Duration = Duration::from_secs(600);
-/// The same for a member that is only read: a command waits for it, and no array.
+/// The same limit for a member that is only read: a command waits for the member, and no array.
 pub(super) const UNREADABLE_LIMIT: Duration = Duration::from_secs(10);
 /// Connections to one export: enough for a queue on a fast network.
 const CONNECTIONS_MAX: usize = 16;
-/// Copies of unflushed writes take at most this many bytes and those of the writes in flight.
+/// Copies of unflushed writes take at most this many bytes, plus those of the writes in flight.
 const COPIES_BYTES_MAX: usize = 64 << 20;
 /// The pause before the second attempt to connect, and the longest pause.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// A server that has answered nothing for this long is asked for a sector, on behalf of an owner.
+/// An owner's process reads a sector from a server that has answered nothing for this long.
 const ASK_PAUSE_NS: u64 = 200_000_000;
 
 /// One request, short enough for the server.
@@ -54,7 +54,7 @@ pub(super) enum RemoteRequest<'a> {
 pub(super) struct Blocks {
     pub(super) start_bytes: u64,
     pub(super) length: usize,
-    /// Bytes of the first block before the wanted ones.
+    /// Bytes of the first block before the wanted bytes.
     pub(super) skipped: usize,
 }
 
@@ -94,7 +94,7 @@ struct State {
     idle: Vec<(u64, Client)>,
     cutters: BTreeMap<u64, Cutter>,
     next_token: u64,
-    /// Connections of this generation that callers have, or make.
+    /// Connections of this generation that callers hold, or are making.
     in_use: usize,
     connections_max: usize,
     unflushed: UnflushedWrites,
@@ -107,7 +107,7 @@ struct State {
     answered_ns: Option<u64>,
 }
 
-/// A connection that a caller has.
+/// A connection that a caller holds.
 struct Lease {
     client: Client,
     token: u64,
@@ -188,9 +188,9 @@ impl Link {
     }
 
     /// Has each new connection checked for these bytes, so that nothing is written to another
-    /// device that has come under the URI.
+    /// device that the URI may lead to by now.
     pub(super) fn expect(&self, offset_bytes: u64, bytes: &[u8]) {
-        // The first caller knows the member's superblock; it does not change its name.
+        // Only the first call counts: its caller knows the superblock, and the name in it stays.
         let _ = self.mark.set((offset_bytes, bytes.to_vec()));
     }
 
@@ -237,7 +237,7 @@ impl Link {
             let begun = Instant::now();
             lease.sent_ns = self.ownership.as_ref().map(|_| boot_ns());
             match perform(&mut lease.client, &mut request) {
-                // A server that goes away may come back.
+                // A server that shuts down may start again.
                 Err(ClientError::Refused(ErrorCode::Shutdown)) => {
                     self.lose(&lease, "the server is being shut down");
                 }
@@ -249,7 +249,7 @@ impl Link {
                     self.give_back(lease, begun, None);
                     return Ok(Err(code));
                 }
-                // Nothing was sent.
+                // The request was not sent.
                 Err(ClientError::Unsendable(_)) => {
                     self.give_back(lease, begun, None);
                     return Ok(Err(ErrorCode::Invalid));
@@ -264,12 +264,13 @@ impl Link {
         }
     }
 
-    /// The consequence of a request that succeeded, for the copies of writes.
+    /// The change to the copies of writes after a request succeeded.
     fn ended(&self, request: &RemoteRequest<'_>) -> Option<Ended> {
         let write = match *request {
             RemoteRequest::Read { .. } => return None,
             RemoteRequest::Flush => return Some(Ended::Flush),
-            // A durable write is kept too: an older write to its place must not be sent after it.
+            // A durable write is kept too: an older write to the same blocks must not be sent after
+            // it.
             RemoteRequest::Write { offset_bytes, bytes, .. } if self.keeps_copies => {
                 Unflushed::Write { offset_bytes, bytes: bytes.to_vec() }
             }
@@ -291,7 +292,7 @@ impl Link {
                 if boot_ns().saturating_sub(answered_ns) >= ASK_PAUSE_NS {
                     let mut buffer = [0; 512];
                     let request = RemoteRequest::Read { offset_bytes: 0, buffer: &mut buffer };
-                    // Other callers hear of the error.
+                    // Other callers get the error, too.
                     if link.call(request).is_err() {
                         return;
                     }
@@ -342,7 +343,7 @@ impl Link {
     }
 
     /// Makes one more connection of a generation. If the server takes no more, the link keeps to
-    /// those that it has.
+    /// its present connections.
     fn add(&self, generation: u64, session: u64) -> Option<Lease> {
         let made = self.connect(session);
         let mut state = self.lock();
@@ -397,7 +398,7 @@ impl Link {
         } else {
             state.cutters.remove(&lease.token);
         }
-        // A caller that mends waits for the last connection, others for any.
+        // A caller that mends waits for the last connection; other callers wait for any connection.
         self.changed.notify_all();
     }
 
@@ -517,7 +518,7 @@ impl Link {
 enum Renewal {
     /// The server does not answer yet.
     NotYet,
-    /// The export is not the member that it was.
+    /// The export is not the former member any more.
     OtherDevice,
 }
 
@@ -540,7 +541,7 @@ impl State {
         self.cut();
     }
 
-    /// Ends all connections: callers that have one get an error.
+    /// Ends all connections: callers that hold one get an error.
     fn cut(&mut self) {
         self.idle.clear();
         self.cutters.values().for_each(Cutter::cut);
@@ -552,7 +553,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         let mut state = self.lock();
         for (_, client) in std::mem::take(&mut state.idle) {
-            // The server may be gone.
+            // The disconnect fails if the server is gone.
             let _ = client.disconnect();
         }
     }
@@ -570,7 +571,7 @@ pub(super) fn reasons(error: &dyn std::error::Error) -> String {
 }
 
 /// Connects, with a claim if there is an ownership. Returns the mark that the server had before;
-/// `None` if it had none, or without a claim.
+/// `None` if the server had no mark, or without a claim.
 pub(super) fn connect_as(
     connector: &Connector,
     ownership: Option<&Ownership>,

@@ -20,8 +20,8 @@
 //! connection ends in order. Linux's NBD driver takes the same risk.
 //!
 //! Two processes of one host never write one URI: the writer holds an abstract Unix socket with a
-//! name made of the URI. Other hosts are not kept out by that. An owner by a store ([`Ownership`])
-//! claims the member at its server instead, which keeps all others out.
+//! name made of the URI. The socket does not keep other hosts out. An owner by a store
+//! ([`Ownership`]) claims the member at its server instead, which keeps all others out.
 
 mod link;
 mod ownership;
@@ -52,7 +52,7 @@ pub use ownership::{Ownership, boot_ns, own_members};
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of the longest request that makes zeroes.
 const ZERO_BYTES_MAX: usize = 1 << 30;
-/// The largest block that a member may have as its smallest unit.
+/// The largest value that a member may have as its smallest block.
 const BLOCK_BYTES_MAX: u32 = 4096;
 
 /// Whether a member's path is an NBD URI.
@@ -91,7 +91,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Box<dyn Member>, OpenE
         .map_err(|error| OpenError::Uri { path: path.into(), reason: error.to_string() })?;
     let unreachable =
         |error: &ClientError| OpenError::Unreachable { path: path.into(), reason: reasons(error) };
-    // A claim keeps others out by itself, on all hosts.
+    // A claim at the server keeps other writers out by itself, on all hosts.
     let (lock, ownership) = match (access, ownership()) {
         (Access::Examine | Access::ReadOnly, _) => (None, None),
         (Access::ReadWrite, None) => (Some(lock_out(path, &uri)?), None),
@@ -172,7 +172,7 @@ fn key_of(uri: &NbdUri) -> IdentityKey {
 }
 
 /// Keeps other writers of this host out, as long as the listener lives. The socket's name has room
-/// for the end of a long URI only, and a checksum of the whole.
+/// for the end of a long URI only, and a checksum of the whole URI.
 fn lock_out(path: &Path, uri: &NbdUri) -> Result<UnixListener, OpenError> {
     const SHOWN_BYTES_MAX: usize = 80;
     let text = canonical(uri);
@@ -257,7 +257,7 @@ impl RemoteMember {
         (0..length).step_by(step).map(move |start| start..length.min(start + step))
     }
 
-    /// Zeroes for a server that cannot make them.
+    /// Writes zeroes for a server that cannot make them itself.
     fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), MemberError> {
         let zeroes = [0; ZERO_BUFFER_BYTES];
         for start in (0..length_bytes).step_by(ZERO_BUFFER_BYTES) {

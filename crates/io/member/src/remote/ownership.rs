@@ -11,16 +11,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use braid_ownership::{Claim, Mark};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The claim of this process, and the function that hears of a refusal.
+/// The claim of this process, and the functions that receive its refusal or loss.
 pub struct Ownership {
     /// The array's UUID.
     pub array: [u8; 16],
     /// The epoch and the owner.
     pub mark: Mark,
-    /// Called when a member's server has a later owner. It must not block.
+    /// Called when a member's server has a later owner. The function must not block.
     pub refused: Box<dyn Fn(Mark) + Send + Sync>,
     /// Called when a disk that this owner had reserved refuses its writes, or keeps no other host
-    /// out any more. The text says which. It must not block.
+    /// out any more. The text says which. The function must not block.
     pub reservation_lost: Box<dyn Fn(&str) + Send + Sync>,
 }
 

@@ -25,7 +25,7 @@ impl Unflushed {
 pub(super) struct UnflushedWrites {
     writes: VecDeque<Arc<Unflushed>>,
     memory_bytes: usize,
-    /// Writes that were forgotten so far: the number of the oldest kept one.
+    /// Number of writes forgotten so far: the number of the oldest kept write.
     forgotten: u64,
 }
 
@@ -48,7 +48,7 @@ impl UnflushedWrites {
         FlushMark(self.forgotten + self.writes.len() as u64)
     }
 
-    /// Forgets the writes of a flush that succeeded.
+    /// Forgets the writes that a successful flush covers.
     pub(super) fn forget(&mut self, mark: FlushMark) {
         while self.forgotten < mark.0 {
             let Some(oldest) = self.writes.pop_front() else { break };

@@ -31,7 +31,7 @@ pub fn event_channel() -> (Arc<EventSender>, EventReceiver) {
 
 impl Handler for EventSender {
     fn complete(self: Arc<Self>, _: &Worker, completion: Completion) {
-        // Fails if the test has ended while one of its operations is being cancelled.
+        // The send fails if the test has ended while one of its operations is being cancelled.
         let _ = self.completions.lock().expect("no panic").send(completion);
     }
 }

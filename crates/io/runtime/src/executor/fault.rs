@@ -1,6 +1,5 @@
 //! Failures at a member, in the form for the machines and for the log. Only here does an error of a
-//! [`Member`](braid_member::Member) become a [`MemberFault`], for every way that a request takes to
-//! the device.
+//! [`Member`](braid_member::Member) become a [`MemberFault`], for all back ends.
 //!
 //! Invariant: on the way to the notice every error of the operating system keeps its number, and
 //! every failed range its sector [check: every_error_keeps_its_number_or_its_word].

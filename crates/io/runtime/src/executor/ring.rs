@@ -59,7 +59,7 @@ pub(super) fn submit(
     submitted.map_err(|_| member.take_back(token))
 }
 
-/// The item of a transfer that needs no place: its name, as the token, is enough at its end.
+/// The item of a plain transfer, which needs no place: at its end its token names it.
 fn plain(operation: &Operation) -> Option<&Item> {
     let Operation::Io(flight) = operation else { return None };
     match (&flight.ticket, &flight.parts) {
@@ -109,7 +109,7 @@ fn first(
             let memory = Segments::from_iter([Segment::whole(Memory::Bytes(bytes))]);
             Some(RingOperation::Write { file, offset, memory, durable: true })
         }
-        // A bad-block log needs a flush first: a thread does both, and such writes are few.
+        // A bad-block log needs a flush first: a thread does flush and write; such writes are few.
         Operation::Metadata { area: MetadataArea::BadBlocks, .. } => None,
         Operation::Flush | Operation::Apart(_) | Operation::Look | Operation::Rejoin => None,
     }
@@ -130,7 +130,7 @@ fn transfer(
     let (mut addresses, mut lengths, mut length_bytes) = (0, 0, 0);
     for (shard, io) in parts {
         let span = span_of(io, member.range(io).1);
-        // `None` if a read was abandoned and its request is over: then threads end the read.
+        // No lease if a read was abandoned and its request has ended: threads end the read.
         let lease: Lease =
             core.shard(*shard).memory.lease(span, raw_operation == RawOperation::Read)?;
         addresses |= lease.address();
@@ -185,7 +185,7 @@ pub(crate) fn ended(
     raw.confirm(raw_operation, batch)
 }
 
-/// The open files of a member, to register them. Without them (an error here) the member works with
+/// A member's open files, to register with the rings. If this fails, the member works with
 /// unregistered descriptors.
 pub(crate) fn files(member: &MemberHandle) -> Vec<Descriptor> {
     member.raw().and_then(|raw| raw.files().ok()).unwrap_or_default()

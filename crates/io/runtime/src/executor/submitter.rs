@@ -1,8 +1,8 @@
-//! The one way into a member and out of it, for as long as a thread works on that member.
+//! Begins and ends all operations of a member, for as long as a thread works on that member.
 //!
 //! Place in the flow: between the loop that drives the machines ([`crate::drive`]) and the back
-//! ends ([`super::ring`], [`super::threads`]). It drives nothing: the caller learns which machines
-//! have received events ([`Submitter::into_notified`]).
+//! ends ([`super::ring`], [`super::threads`]). The submitter drives nothing: the caller learns
+//! which machines have received events ([`Submitter::into_notified`]).
 //!
 //! ```text
 //!   shard ─MemberIo─▶ Scheduler ─┬─ none: as they come, at once ───────────┐
@@ -61,7 +61,7 @@ pub(crate) struct Submitter<'a> {
     member: &'a MemberHandle,
     /// The shard whose effects this thread carries out, and that shard's operations that ended.
     home: Option<(ShardIndex, &'a RefCell<Vec<ShardEvent>>)>,
-    /// Other machines that received an event here, and must be driven.
+    /// Other machines that received an event through this submitter, and must be driven.
     notified: RefCell<NotifiedMachines>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Submitter<'a> {
 
     /// Carries out an operation on memory on this thread, and ends it.
     fn perform_here(&self, operation: Operation) {
-        // A look is no client's request: its end says nothing about the member's other operations.
+        // `Look` is no client's request: its end says nothing about the member's other operations.
         let is_request = !matches!(operation, Operation::Look);
         if is_request {
             self.member.admission.begin_here();
@@ -233,7 +233,7 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// The whole of a flight has ended: returns the flight's ticket, or begins to retry it part by
+    /// Ends a flight as a whole: returns the flight's ticket, or begins to retry the flight part by
     /// part.
     fn land(&self, flight: Flight, result: Result<(), MemberError>) -> Option<Ticket> {
         if result.is_err() && flight.parts().len() > 1 && !flight.is_forced() {

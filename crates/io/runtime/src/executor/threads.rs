@@ -83,8 +83,8 @@ fn vector(core: &Core, member: &MemberHandle, flight: &Flight) -> Result<(), Mem
             let read = |buffers: &mut [IoSliceMut<'_>]| {
                 member.device.read_vectored_at(buffers, offset_bytes)
             };
-            // The requests of some abandoned reads may be over. If so, the flight is retried part
-            // by part, which shows each such read.
+            // The requests of some abandoned reads may have ended. If so, the flight is retried
+            // part by part, which shows each such read.
             arena::write_all(&spans, read).unwrap_or(Err(MemberError::Truncated))
         }
         MemberOperation::Write { durable, .. } => arena::read_all(&spans, |buffers| {

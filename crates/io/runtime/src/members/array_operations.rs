@@ -20,8 +20,8 @@ pub(crate) enum ArrayOperation {
 }
 
 impl ArrayOperation {
-    /// Whether the operation includes a flush. A write of the bad-block log does, since it comes
-    /// after one.
+    /// Whether the operation includes a flush. A write of the bad-block log does, since a flush
+    /// precedes it.
     fn flushes(self) -> bool {
         matches!(self, Self::Flush | Self::Metadata(MetadataArea::BadBlocks))
     }
@@ -58,7 +58,7 @@ impl ArrayOperations {
     }
 
     /// Notes that an operation has ended at the device. Returns false if the array no longer waits
-    /// for it.
+    /// for the operation.
     pub(crate) fn end(&self, kind: ArrayOperation) -> bool {
         let mut state = self.0.lock().expect("noting does not panic");
         let place = state.under_way.iter().position(|one| *one == kind);

@@ -38,7 +38,7 @@ use crate::updates::RecordedMember;
 /// a page cache holds for a slow disk, or that a shingled disk has to rewrite.
 const FLUSH_PATIENCE: u32 = 8;
 
-/// A device that was a member for this long has not come and gone lately.
+/// A device that has been a member for this long has not returned to the array lately.
 const CALM: Duration = Duration::from_secs(3600);
 
 pub(crate) struct MemberHandle {
@@ -53,11 +53,11 @@ pub(crate) struct MemberHandle {
     /// The member's operations on rings, except plain transfers, by their tokens. Places are
     /// reused, so that nothing is allocated beyond the largest number ever in flight.
     out: Mutex<Slab<Operation>>,
-    /// The handlers to which those operations report their ends.
+    /// The handlers that receive the ends of the member's ring operations.
     pub(crate) ports: OnceLock<Ports>,
     pub(crate) threads: MemberThreads,
     pub(crate) array_operations: ArrayOperations,
-    /// The member's way back into the array, if it is away.
+    /// The progress of the member's return into the array, if the member is away.
     pub(crate) rejoining: Rejoining,
     pub(crate) since: Instant,
     pub(crate) part_lists: PartLists,
@@ -76,8 +76,7 @@ pub(crate) struct Ports {
     /// The handlers of plain transfers, by shard. The token is the transfer's
     /// [`IoId`](braid_engine::effect::IoId).
     pub(crate) of_shards: Vec<Arc<dyn Handler>>,
-    /// The handler of all other operations. The token is that of the operation's place
-    /// ([`MemberHandle::note_out`]).
+    /// The handler of all other operations, whose tokens are from [`MemberHandle::note_out`].
     pub(crate) rest: Arc<dyn Handler>,
 }
 
@@ -120,7 +119,7 @@ impl MemberHandle {
         }
     }
 
-    /// The member's device. No operation may use it any more.
+    /// Returns the member's device, which no operation may use any more.
     pub(crate) fn into_device(self) -> Arc<dyn Member> {
         self.device
     }
@@ -153,9 +152,9 @@ impl MemberHandle {
         self.device.identity().rotational
     }
 
-    /// Whether the member's requests reach a rotational device. A device without a report does not
-    /// count. With the page cache the kernel decides when requests reach the device, so an order
-    /// here would only delay copies of memory.
+    /// Whether the member's requests reach a rotational device. A device that reports nothing does
+    /// not count. With the page cache the kernel decides when requests reach the device, so
+    /// ordering them here would only delay copies of memory.
     pub(crate) fn turns(&self) -> bool {
         self.rotational() == Some(true) && self.device.is_direct()
     }
@@ -213,7 +212,7 @@ impl MemberHandle {
         self.admission.look(self.array_operations.flushes());
     }
 
-    /// Number of times that the device has come back lately, counting a return now.
+    /// Number of times that the device has returned lately, counting a return now.
     pub(crate) fn returns_lately(&self) -> u32 {
         let is_lately = self.since.elapsed() < CALM;
         if is_lately { self.rejoining.returns() + 1 } else { 0 }
@@ -223,12 +222,12 @@ impl MemberHandle {
         !self.is_unanswered() && !self.admission.has_kept() && self.threads.is_idle()
     }
 
-    /// Keeps an operation that goes to a ring; returns its token.
+    /// Stores an operation that goes to a ring; returns its token.
     pub(crate) fn note_out(&self, operation: Operation) -> u64 {
         self.out.lock().expect("noting does not panic").insert(operation) as u64
     }
 
-    /// Takes back an operation that a ring has ended.
+    /// Removes and returns an operation that a ring has ended.
     pub(crate) fn take_back(&self, token: u64) -> Operation {
         let place = usize::try_from(token).expect("one of our tokens");
         self.out.lock().expect("noting does not panic").remove(place)

@@ -1,7 +1,8 @@
 //! Operations of one member, in the same terms for both back ends.
 //!
 //! An operation begins and ends in [`crate::executor::submitter`], whichever back end carries it
-//! out. It holds only names of bytes; a back end finds or leases the bytes when it begins.
+//! out. An operation holds only names of bytes; a back end finds or leases the bytes when it
+//! begins.
 
 use braid_dispatch::Ticket;
 use braid_engine::array::MetadataArea;
@@ -52,7 +53,7 @@ pub(crate) enum Parts {
 }
 
 impl Operation {
-    /// The kind of operation under which the member counts its end.
+    /// The kind under which the member counts the operation.
     pub(crate) fn raw_operation(&self) -> RawOperation {
         match self {
             Self::Io(flight) | Self::Apart(flight) => raw_operation(&flight.first().1),

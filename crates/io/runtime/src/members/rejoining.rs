@@ -15,7 +15,7 @@ use braid_ondisk::{Snippet, Superblock, probe, probe_ranges};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Maximum doublings of the wait for a member that comes and goes: up to about eight minutes.
+/// Maximum doublings of the wait for a member that leaves and returns: up to about eight minutes.
 const DOUBLINGS_MAX: u32 = 10;
 
 enum Stage {
@@ -25,16 +25,16 @@ enum Stage {
     Asked(Option<Box<Superblock>>),
     Well(Box<Superblock>),
     Unwell(Cause),
-    /// The member was not away, has come back, or has failed.
+    /// The member was not away, has returned, or has failed.
     Over,
 }
 
 /// The step that follows a check of the member.
 pub(crate) enum Next {
     Wait,
-    /// Ask the device, if the member is away and may come back now.
+    /// Flush the device and read its superblock, if the member is away and may return now.
     Ask,
-    /// The member comes back, with this superblock.
+    /// The member returns to the array, with this superblock.
     Returns(Box<Superblock>),
     /// The member has failed.
     Fails(Cause),
@@ -43,7 +43,7 @@ pub(crate) enum Next {
 pub(crate) struct Rejoining {
     member: MemberId,
     stage: Mutex<Stage>,
-    /// Number of times that the device has come back lately.
+    /// Number of times that the device has returned to the array lately.
     returns: AtomicU32,
 }
 
@@ -52,7 +52,7 @@ impl Rejoining {
         Self { member, stage: Mutex::new(Stage::Calm(0)), returns: AtomicU32::new(0) }
     }
 
-    /// Sets the number of times that the device has come back lately.
+    /// Sets the number of times that the device has returned to the array lately.
     pub(crate) fn has_come_back(&self, times: u32) {
         self.returns.store(times, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ impl Rejoining {
         }
     }
 
-    /// Notes that the device is asked now.
+    /// Notes that the device is now flushed and its superblock read.
     pub(crate) fn begins(&self) {
         *self.stage.lock().expect("noting does not panic") = Stage::Asked(None);
     }
@@ -99,12 +99,12 @@ impl Rejoining {
         !matches!(*self.stage.lock().expect("looking does not panic"), Stage::Over)
     }
 
-    /// Takes the newest superblock found on the device, if it has one.
+    /// Stores the newest superblock found on the device; `None` if the device has none.
     pub(crate) fn tells(&self, found: Option<Superblock>) {
         *self.stage.lock().expect("noting does not panic") = Stage::Asked(found.map(Box::new));
     }
 
-    /// Takes the device's answer.
+    /// Notes the result of the flush and of the read of the superblock.
     pub(crate) fn ends(&self, result: Result<(), Cause>) {
         let mut stage = self.stage.lock().expect("noting does not panic");
         *stage = match (std::mem::replace(&mut *stage, Stage::Over), result) {

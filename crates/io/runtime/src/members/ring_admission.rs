@@ -1,7 +1,7 @@
 //! Limits the operations of one member on rings, and decides whether rings get any.
 //!
 //! A ring gives a request to the kernel on the worker's own thread. Mostly the kernel only queues
-//! it. But the kernel may block the thread, for as long as the member likes: if it has no room for
+//! it. But the kernel may block the thread for as long as the member takes: if it has no room for
 //! one more request, or if a file system asks another process or machine first. A blocked worker
 //! serves no client and no other member, so one hanging member would stop everything. Hence:
 //! ```text
@@ -78,9 +78,9 @@ struct LastLook {
 /// The value that counts one ended request in [`RingAdmission::requests`].
 const ENDED: u64 = 1 << 32;
 
-/// The admission of one member's operations to the rings. Every worker writes here for each
-/// request. So this has cache lines of its own, and the member's other fields stay in the workers'
-/// caches.
+/// The admission of one member's operations to the rings. Every worker writes this structure for
+/// each request. So it has cache lines of its own, and the member's other fields stay in the
+/// workers' caches.
 #[repr(align(128))]
 pub(crate) struct RingAdmission<W> {
     room: u32,
@@ -142,8 +142,8 @@ impl<W> RingAdmission<W> {
         }
     }
 
-    /// Takes a place, if one is free. A thread never takes a place just to see whether one is free:
-    /// two threads that did would each see the other's place taken, and give up.
+    /// Takes a place on the rings, if one is free. A thread never takes a place just to see whether
+    /// one is free: two such threads would each see the other's place taken, and give up.
     fn enter(&self) -> bool {
         let next =
             |requests: u64| (requests % ENDED < u64::from(self.room)).then_some(requests + 1);
@@ -168,8 +168,8 @@ impl<W> RingAdmission<W> {
         self.kept.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether to call [`Self::next`]. Check this after a request was put in line, and after one
-    /// has left the member.
+    /// Whether to call [`Self::next`]. Check this after a request was put in line, and after a
+    /// request has left the member.
     pub(crate) fn has_kept(&self) -> bool {
         self.kept.load(Ordering::SeqCst) > 0 && !flaw::has(Flaw::LineForgotten)
     }
@@ -235,7 +235,7 @@ impl<W> RingAdmission<W> {
 
     /// Two counts of consecutive looks, up to the last, that found no ended operation. The first
     /// counts looks while an operation other than a flush was in flight, the second looks while any
-    /// was.
+    /// operation was.
     pub(crate) fn silent_looks(&self) -> (u32, u32) {
         let last = self.last_look.lock().expect("looking does not panic");
         (last.silent_looks, last.silent_flush_looks)
@@ -249,8 +249,8 @@ impl<W> RingAdmission<W> {
         }
     }
 
-    /// Checks whether a request has ended since the last look. If none has, a request that was in
-    /// flight at the last look is older than the time between the two. `flushes` is the number of
+    /// Checks whether a request has ended since the last look. If none has, every request that was
+    /// in flight at the last look has waited since then or longer. `flushes` is the number of
     /// requests in flight that are flushes.
     pub(crate) fn look(&self, flushes: u64) {
         let (is_busy, ended) = (self.is_busy(), self.ended());

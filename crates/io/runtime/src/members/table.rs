@@ -26,7 +26,7 @@ impl Table {
         self.entry(id).map(|entry| &entry.member)
     }
 
-    /// A member for a new operation; `None` if it does not exist or is being taken out.
+    /// A member for a new operation; `None` if the member does not exist or is being removed.
     pub(crate) fn open_to_new(&self, id: MemberId) -> Option<&Arc<MemberHandle>> {
         self.entry(id).filter(|entry| !entry.is_leaving).map(|entry| &entry.member)
     }
@@ -56,7 +56,7 @@ impl Members {
     }
 
     /// The current members. Hold the guard only for a short while: a thread that removes a member
-    /// waits until it is dropped.
+    /// waits until the guard is dropped.
     pub(crate) fn load(&self) -> Guard<Arc<Table>> {
         self.table.load()
     }

@@ -27,7 +27,7 @@ pub(crate) struct MemberThreads {
     queue: Queue<Operation>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     count: AtomicUsize,
-    /// Maximum number of threads; that many run if rings do not do the work.
+    /// Maximum number of threads; all of them run if rings do not do the work.
     count_max: usize,
     is_looking: AtomicBool,
     start: OnceLock<Start>,
@@ -125,13 +125,13 @@ impl MemberThreads {
         self.man(self.count_max)
     }
 
-    /// Starts threads up to `count`, unless the member was stopped. No caller would join them then,
-    /// and they would keep the device open. Operations left in the queue then are never done, as
-    /// with an abandoned read.
+    /// Starts threads up to `count`, unless the member was stopped: no caller would join new
+    /// threads, which would keep the device open. Operations left in a stopped queue are never
+    /// done, as with an abandoned read.
     fn man(&self, count: usize) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("starting does not panic");
-        // A stop marks the queue before it takes the threads out to join them. So a thread that
-        // starts now is among them, or the mark is seen here.
+        // A stop marks the queue before it takes the threads out to join them. So either the stop
+        // joins a thread that starts now, or the mark is seen here.
         if self.queue.is_stopped() {
             return Ok(());
         }

@@ -28,9 +28,9 @@ use crate::sync::Arc;
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Core {
-    /// Takes a member in, under a unique name; from then on the member takes operations. If its
-    /// threads cannot be started, this fails, and the member is not taken in. Panics if another
-    /// member has this name.
+    /// Registers a member under a unique name; from then on the member takes operations. Fails, and
+    /// registers nothing, if the member's threads cannot be started. Panics if another member has
+    /// this name.
     pub(crate) fn register_member(
         self: &Arc<Self>,
         id: MemberId,
@@ -58,9 +58,9 @@ impl Core {
         Ok(())
     }
 
-    /// Begins no more operations at a member, and waits until all have ended. Returns false if that
-    /// took longer than `patience`. Neither a worker may call it, nor a thread that holds
-    /// [`crate::members::Members::load`].
+    /// Begins no more operations at a member, and waits until all have ended. Returns false if the
+    /// wait took longer than `patience`. Neither a worker may call this function, nor a thread that
+    /// holds [`crate::members::Members::load`].
     pub(crate) fn drain_member(self: &Arc<Self>, id: MemberId, patience: Duration) -> bool {
         self.members.close_to_new(id);
         let Some(member) = self.members.load().get(id).map(Arc::clone) else { return true };
@@ -102,7 +102,7 @@ impl Core {
         self.members.remove(id);
         let last = Arc::into_inner(member);
         let last = last.expect("all who had the member had it from the table");
-        // Whether this member's device was rotational affects the scheduling of the others.
+        // Whether this member's device was rotational affects the scheduling of the other members.
         self.schedule_again();
         Box::new(last.into_device())
     }

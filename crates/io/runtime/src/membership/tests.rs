@@ -173,8 +173,8 @@ fn writes_begin_before_their_flush_only_where_no_member_has_an_elevator() {
     assert!(volume.stop().clean);
 }
 
-/// Operations that are in flight when a member is taken out still end. Later ones fail as gone, and
-/// the array goes on without the member.
+/// Operations that are in flight when a member is taken out still end. Later operations fail as
+/// gone, and the array continues without the member.
 #[test]
 fn a_member_taken_out_under_load_costs_no_request() {
     for io in [Io::Ring, Io::Threads] {

@@ -1,4 +1,4 @@
-//! Lines of this crate that a model can leave out. The places named by the variants ask for them.
+//! Lines of this crate that a model can leave out. The code at each line asks for its variant.
 
 braid_concurrency::flaws! { pub(crate) enum Flaw {
     /// The end of a write does not begin the writes that it admits.

@@ -8,17 +8,17 @@
 //!
 //! `ReshapeDevice` is one device: its content is recognised, and it can be served.
 //!
-//! A reshape in place went on beyond the position in the superblocks. The array's content shows how
-//! far (`progress`), unless the operator chooses the recorded position.
+//! md continues a reshape in place beyond the position in the superblocks. The array's content
+//! shows how far md got (`progress`), unless the operator chooses the recorded position.
 //!
-//! Each side is planned as any other array, by force if needed. An unreadable side makes only its
-//! own stretch unreadable.
+//! Each side of the reshape (the old and the new shape) is planned as any other array, by force if
+//! needed. An unreadable side makes only its own stretch unreadable.
 //!
 //! Sectors at risk are read to recognise the content. With `--read-only` they are an I/O error, and
 //! for writing they are served only if the operator accepts the risk.
 //!
 //! Invariants:
-//! - sectors in the backup that the position has not passed are read from there
+//! - sectors in the backup that the reshape's position has not passed are read from the backup
 //!   `[check: a_chunk_that_changes_is_read_with_its_backup]`;
 //! - a backup of another array, or of another time, is not used
 //!   `[check: a_backup_of_another_array_or_time_is_refused]`.
@@ -63,7 +63,7 @@ pub(super) use report::{json, kind, level, lines};
 use reshape_device::{BackupPlace, ReshapeDevice, SECTOR_BYTES, Source, Stretch};
 
 /// The most seconds by which a backup may be older than the superblocks, as in mdadm, which writes
-/// the two at different times.
+/// backup and superblocks at different times.
 const BACKUP_OLDER_SECONDS: u64 = 2 * 60 * 60;
 const BACKUP_NEWER_SECONDS: u64 = 10 * 60;
 
@@ -96,7 +96,7 @@ pub(super) struct UnfinishedReshape {
 }
 
 impl UnfinishedReshape {
-    /// The reshape of the array of these members; `None` if there is none, or none that md can do.
+    /// The reshape of the array of these members; `None` without a reshape, or if md cannot do it.
     pub(super) fn of(
         members: &[ProbedMember],
         (options, asked): (&Options, &BTreeSet<usize>),
@@ -120,7 +120,7 @@ impl UnfinishedReshape {
         })
     }
 
-    /// The side whose members the report shows: the one with more members, if it is readable.
+    /// The shape whose members the report shows: the one with more members, if it is readable.
     pub(super) fn told_by(&self) -> (&[ProbedMember], &Plan) {
         let [before, after] = &self.sides;
         let (before_slots, after_slots) = (self.reshaping.before.slots, self.reshaping.after.slots);
@@ -143,7 +143,7 @@ impl UnfinishedReshape {
         self.needed().any(|side| side.plan.array.is_ok())
     }
 
-    /// Sides that are needed and cannot be read: their sectors, and the reason.
+    /// Sides of the reshape that are needed and cannot be read: their sectors, and the reason.
     pub(super) fn refusals(&self) -> Vec<(Range<u64>, &Refusal)> {
         let sides = self.needed().filter_map(|side| {
             let refused = side.plan.array.as_ref().err()?;
@@ -230,12 +230,12 @@ impl UnfinishedReshape {
         Ok(())
     }
 
-    /// Searches the content for how far md got, if that is unknown. If the content does not show
-    /// how far, all sectors ahead of the checkpoint are at risk.
+    /// Searches the array's content for how far md got, if that is unknown. If the content does not
+    /// show how far, all sectors ahead of the checkpoint are at risk.
     pub(super) fn find_out(&mut self, (disks, members): (&Disks, &[usize]), globals: &Globals) {
         let is_readable = self.sides.iter().all(|side| side.plan.array.is_ok());
-        // A member that dropped out during the reshape has later sectors in the old shape, and its
-        // superblock does not record when it dropped out.
+        // A member that dropped out during the reshape holds later sectors in the old shape. The
+        // member's superblock does not record when it dropped out.
         let is_any_believed = self.sides.iter().any(|side| side.plan.believed().next().is_some());
         let is_known = self.at_risk.is_empty() || !self.reshaping.is_in_place();
         if is_known || !is_readable || is_any_believed {
@@ -250,9 +250,9 @@ impl UnfinishedReshape {
         self.settle_risk();
     }
 
-    /// Leaves out backups that md had passed by more than its cache. mdadm normally keeps md behind
-    /// the part that mdadm has copied. If mdadm does not (4.2 with Linux 6.1), it copies sectors
-    /// that md has already moved, and reads these sectors in the old shape.
+    /// Leaves out backups that md's reshape has passed by more than md's cache. mdadm normally
+    /// keeps md behind the part that mdadm has copied. If mdadm does not (4.2 with Linux 6.1), it
+    /// copies sectors that md has already moved, and reads these sectors in the old shape.
     fn leave_passed_backups(&mut self) {
         let Some(zone) = self.reshaping.at_risk.clone() else { return };
         let is_passed = |backup: &Backup| {
@@ -274,8 +274,8 @@ impl UnfinishedReshape {
         }));
     }
 
-    /// The sectors to read from a part of a backup, and their place in the backup: all sectors that
-    /// are needed and at risk.
+    /// The sectors to read from a part of a backup, and their position in the backup: all sectors
+    /// that are needed and at risk.
     fn read_from(&self, part: &BackupPart) -> Option<(Range<u64>, u64)> {
         let (needed, at) = self.reshaping.needed(part)?;
         let zone = self.reshaping.at_risk.clone().filter(|_| self.progress.is_some());
@@ -284,8 +284,8 @@ impl UnfinishedReshape {
         (start < end).then(|| (start..end, at + (start - needed.start)))
     }
 
-    /// Computes the sectors at risk: without those in backups, and with those around places whose
-    /// content is in the other shape.
+    /// Computes the sectors at risk: those in no backup, and those around places whose content is
+    /// in the other shape.
     fn settle_risk(&mut self) {
         let apart = self.progress.iter().flat_map(|progress| &progress.apart);
         let apart = apart.map(|sector| self.reshaping.around(&(*sector..*sector + 1)));
@@ -377,8 +377,8 @@ impl UnfinishedReshape {
         rows.fold(0, u64::saturating_add)
     }
 
-    /// The sectors ahead of the checkpoint that are not simply in the old shape: those in backups,
-    /// and those that md may have reached.
+    /// The sectors ahead of the checkpoint that are not certainly in the old shape: those in
+    /// backups, and those that md may have reached.
     fn half_moved(&self) -> Range<u64> {
         let parts = self.backups.iter().flat_map(|backup| &backup.metadata.parts);
         let parts = parts.filter_map(|part| self.read_from(part)).map(|(range, _)| range);
@@ -389,8 +389,8 @@ impl UnfinishedReshape {
         parts.chain(reached).fold(at..at, join)
     }
 
-    /// A checksum over the members, the backups and the recorded position. It changes if one of
-    /// them changes.
+    /// A checksum over the members, the backups and the recorded position. A change of any of them
+    /// changes the checksum.
     fn mark(&self, members: &[&Disk]) -> u64 {
         let mut sum = 0_u32;
         let mut marks: Vec<u64> = members.iter().map(|disk| disk.mark).collect();
@@ -403,7 +403,7 @@ impl UnfinishedReshape {
     }
 }
 
-/// Replaces the range `over` of the stretches by another source, which begins at `at`.
+/// Replaces the range `over` of the stretches by another source, read from its sector `at` on.
 fn lay(stretches: &mut Vec<Stretch>, over: &Range<u64>, source: &Source, at: u64) {
     let mut laid: Vec<Stretch> = Vec::new();
     for stretch in stretches.drain(..) {
@@ -548,31 +548,31 @@ impl UnfinishedReshape {
     }
 }
 
-/// Bytes of the array within the device.
+/// The number of the array's bytes in a `ReshapeDevice`, which has a margin before and after them.
 pub(super) fn array_bytes(device: &dyn Member) -> u64 {
     device.size_bytes() - 2 * reshape_device::MARGIN_BYTES
 }
 
-/// Reads from the array within the device; the range must be inside.
+/// Reads bytes of the array from a `ReshapeDevice`; the range must be inside the array.
 pub(super) fn read(device: &dyn Member, offset: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     device.read_at(&mut bytes, reshape_device::MARGIN_BYTES + offset).ok().map(|()| bytes)
 }
 
-/// The array alone, without the margins of its device.
+/// The array alone, without the margins of the `ReshapeDevice`.
 pub(super) fn within_margins(device: Arc<dyn Member>) -> Arc<dyn Member> {
     let bytes = array_bytes(&*device);
     let part = Part::new(device, reshape_device::MARGIN_BYTES, bytes);
     Arc::new(part.expect("it has both margins"))
 }
 
-/// The device under an overlay of the array, and the overlay's name and mark.
+/// The name and the mark of the overlay on an array in the middle of a reshape.
 pub(super) fn overlay_name(reshape: &UnfinishedReshape, members: &[&Disk]) -> (String, u64) {
     let mark = reshape.mark(members);
     (format!("array-{mark:016x}"), mark)
 }
 
-/// The refusal to commit: writes over an array in the middle of a reshape belong to no member.
+/// The refusal to commit: an overlay on an array in the middle of a reshape belongs to no member.
 pub(super) fn not_committed(args: &RescueConfig) -> CliError {
     CliError::new(
         Code::Reshaping,
@@ -591,7 +591,7 @@ pub(super) fn not_committed(args: &RescueConfig) -> CliError {
     )
 }
 
-/// The refusal of a command that needs one shape, if the array has two.
+/// The refusal of a command that needs an array in one shape; an array in a reshape has two.
 pub(super) fn not_one_shape(args: &RescueConfig) -> CliError {
     let what = "an array in the middle of a reshape is not checked, and copies of its disks are not filled";
     CliError::new(Code::Reshaping, what)

@@ -1,5 +1,5 @@
-//! Finds in the array's content how far md got with a reshape in place: the recorded position is
-//! older.
+//! Finds in the array's content how far md got with a reshape in place: the position in the
+//! superblocks is older.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ use braid_solver::{Boundary, Effort, Platter, boundary};
 
 use super::reshape_device::{SECTOR_BYTES, read};
 
-/// How much is read: 32 MiB of each shape at two places, 256 windows of 128 KiB, and as many
-/// windows where md may have been.
+/// The amount read to find the reshape's progress: 32 MiB of each shape at two places, 256 windows
+/// of 128 KiB, and as many windows where md may have been.
 const EFFORT: Effort = Effort { head_sectors: 32 << 11, windows: 256, window_sectors: 256 };
 
 /// The array, read in one shape. A failed read is not repeated: disks take seconds to fail.

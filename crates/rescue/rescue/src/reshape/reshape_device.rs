@@ -8,7 +8,7 @@
 //! Both volumes are arrays of the same members, opened read-only. Sectors without a source are an
 //! I/O error.
 //!
-//! Invariant: it is only read; a write is refused before any request is made
+//! Invariant: the device is only read; a write is refused before any request is made
 //! `[check: what_is_joined_is_only_read]`.
 
 pub(super) use braid_geometry::SECTOR_BYTES;
@@ -23,7 +23,7 @@ use braid_ring::Payload;
 use braid_runtime::{ClientRequest, Volume};
 use rustix::io::Errno;
 
-/// Bytes of zeroes before the array and as many after it. Existing overlays include them.
+/// Bytes of zeroes before the array, and as many after. Existing overlays include these margins.
 pub(super) const MARGIN_BYTES: u64 = 1 << 20;
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -44,9 +44,9 @@ impl BackupPlace {
 
 #[derive(Clone)]
 pub(super) enum Source {
-    /// The array in the shape of this side.
+    /// The array in the old or the new shape.
     Side(ReshapeSide),
-    /// A backup; the stretch begins there at this sector.
+    /// A backup; the stretch begins at this sector of the backup.
     Backup(BackupPlace, u64),
     /// No source: reads are an I/O error.
     Nowhere,
@@ -68,7 +68,7 @@ pub(super) struct ReshapeDevice {
 }
 
 impl ReshapeDevice {
-    /// Joins consecutive stretches, of which the first begins at sector 0.
+    /// Joins consecutive stretches into one device; the first stretch begins at sector 0.
     pub(super) fn new(
         stretches: Vec<Stretch>,
         (before, after): (Option<Volume>, Option<Volume>),

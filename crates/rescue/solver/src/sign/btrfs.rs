@@ -19,7 +19,7 @@ const HEADER: usize = 0x65;
 const ITEM: usize = 25;
 /// Bytes of a key.
 const KEY: usize = 17;
-/// The superblock's magic, at the place where a node has the chunk tree's UUID.
+/// The superblock's magic, at the offset where a node has the chunk tree's UUID.
 const MAGIC: &[u8] = b"_BHRfS_M";
 /// The most levels of a tree.
 const LEVELS: u8 = 8;
@@ -46,7 +46,7 @@ const CHUNKS_MAX: usize = 1 << 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BtrfsSuperblock {
     pub(crate) uuid: [u8; 16],
-    /// The superblock's place, in bytes.
+    /// The superblock's position on the device, in bytes.
     pub(crate) place: u64,
     bytes: u64,
     pub(crate) node_bytes: usize,
@@ -54,7 +54,7 @@ pub(crate) struct BtrfsSuperblock {
     generation: u64,
     /// The root of the root tree.
     root: u64,
-    /// Whether checksums are CRC-32C, of pages.
+    /// Whether the file system's checksums are CRC-32C, of pages.
     has_sums: bool,
     /// The chunks in the superblock.
     pub(crate) chunks: Vec<Chunk>,
@@ -117,8 +117,8 @@ impl BtrfsSuperblock {
         (crc32c::crc32c(checked) == le32(bytes, 0)?).then(|| le64(bytes, 0x30)).flatten()
     }
 
-    /// The address in the header of a node. If chunks are smaller than nodes, no member has a whole
-    /// node.
+    /// The address in the header of a node, for chunks smaller than nodes, since no member then has
+    /// a whole node.
     pub(crate) fn head(&self, bytes: &[u8]) -> Option<u64> {
         let address = le64(bytes, 0x30)?;
         let is_written = le64(bytes, 0x38)? & !FLAGS == HEADS;
@@ -130,7 +130,7 @@ impl BtrfsSuperblock {
     }
 
     /// The end of the chunk tree's first leaf. The leaf's first item is the file system's only
-    /// device. `bytes` start at the end's first byte; the result ends with that item.
+    /// device. `bytes` start at the first byte of the leaf's end; the result ends with this item.
     fn tail<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         let ends = (SECTOR_BYTES..=PAGE as u64).rev().step_by(small(SECTOR_BYTES));
         let mut pieces = ends.filter_map(|end| bytes.get(..small(end)));
@@ -165,7 +165,7 @@ impl BtrfsSuperblock {
         let items = bytes.get(HEADER..self.node_bytes)?;
         let mut sums = Vec::new();
         // Items are packed from the end, in key order. Parity of three leaves has a right checksum,
-        // but not that order.
+        // but its items are not in this order.
         let (mut end, mut after) = (items.len(), 0);
         for item in (0..count).map_while(|at| items.get(at * ITEM..(at + 1) * ITEM)) {
             let (first, start) = (le64(item, 9)?, usize::try_from(le32(item, KEY)?).ok()?);
@@ -194,9 +194,9 @@ const REFUTED_MAX: usize = 6;
 const SUMS_EACH: usize = 24;
 
 impl BtrfsSuperblock {
-    /// Walks from the root tree to all others, and from checksums to data. `read` returns bytes of
-    /// the device, or `None` if they are unknown. `read` also gets a test for the right bytes, so
-    /// that the caller can find the member that has them.
+    /// Walks from the root tree to all other trees, and from checksums to data. `read` returns
+    /// bytes of the device, or `None` if they are unknown. `read` also gets a test for the right
+    /// bytes, so that the caller can find the member with these bytes.
     pub(crate) fn walk(
         &self,
         chunks: &Chunks,
@@ -212,7 +212,7 @@ impl BtrfsSuperblock {
                 break;
             }
             let is_it = |bytes: &[u8]| self.node(bytes) == Some(address);
-            // A node that has two copies is found if either copy is.
+            // A node that has two copies is found if one of its copies is found.
             let places: Vec<u64> = chunks
                 .place(address)
                 .iter()
@@ -229,7 +229,7 @@ impl BtrfsSuperblock {
             };
             walk.confirmed += 1;
             drop(copies);
-            // Children with checksums come first: they lead to data.
+            // Child nodes with data checksums are read first: they lead to data.
             for (child, is_sums) in self.children(&bytes) {
                 if is_sums { queue.push_front(child) } else { queue.push_back(child) }
             }
@@ -252,8 +252,8 @@ impl BtrfsSuperblock {
         walk
     }
 
-    /// The addresses of nodes that a node names (children, or roots of trees), and whether each
-    /// holds checksums.
+    /// The addresses of nodes that a node names (children, or roots of trees), and whether each of
+    /// these nodes holds checksums.
     fn children(&self, bytes: &[u8]) -> Vec<(u64, bool)> {
         let count = le32(bytes, 0x60).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
         let items = bytes.get(HEADER..self.node_bytes).unwrap_or_default();
@@ -293,7 +293,7 @@ impl Chunk {
         Some((is_here.then_some(Self { address, bytes, first, other }), length))
     }
 
-    /// The place of an address, in sectors of the device.
+    /// The place of a logical address, in sectors of the device.
     fn place(&self, address: u64) -> Option<Addresses> {
         let inside = address.checked_sub(self.address).filter(|inside| *inside < self.bytes)?;
         let on = |start: u64| start.checked_add(inside).map(|bytes| bytes / SECTOR_BYTES);
@@ -305,12 +305,12 @@ impl Chunk {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Chunks {
     known: Vec<Chunk>,
-    /// First pages of the chunk tree's first leaf, for the case that no member has the whole leaf.
+    /// First pages of the chunk tree's first leaf, kept in case no member has the whole leaf.
     heads: Vec<Vec<u8>>,
     tails: Vec<Vec<u8>>,
 }
 
-/// The most parts of leaves that are kept of each kind: beginnings, and ends.
+/// The most parts of leaves that are kept of each kind: beginnings of leaves, and ends.
 const PIECES_MAX: usize = 16;
 
 impl Chunks {
@@ -340,8 +340,8 @@ impl Chunks {
         }
     }
 
-    /// Joins two parts into a leaf, with zeroes between, as in a file system of few chunks. The
-    /// parts belong together if the checksum fits.
+    /// Joins a leaf's beginning and end, with zeroes between, as in a file system of few chunks.
+    /// The two parts belong together if the checksum fits.
     fn join(&mut self, found: &BtrfsSuperblock, head: &[u8], tail: &[u8]) {
         let mut leaf = vec![0; found.node_bytes];
         leaf[..head.len()].copy_from_slice(head);

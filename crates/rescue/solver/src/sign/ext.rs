@@ -34,8 +34,8 @@ const SEED_STORED: u32 = 0x2000;
 const EXTENTS: u16 = 0xf30a;
 /// `i_flags`: the inode has an extent tree.
 const HAS_EXTENTS: u32 = 0x8_0000;
-/// If a file system has this many inodes, a fitting number may be chance, so the neighbour's must
-/// fit as well.
+/// If a file system has this many inodes, an inode number that fits the checksum may be chance, so
+/// the neighbour's number must fit as well.
 const MANY_INODES: u32 = 1 << 22;
 /// The most groups whose inode tables are used.
 const GROUPS_MAX: u32 = 4096;
@@ -59,8 +59,8 @@ pub(crate) struct ExtSuperblock {
     has_descriptor_checksums: bool,
     is_sparse: bool,
     is_sparse_2: bool,
-    /// Whether the file system has no checksums, and bitmaps and inode tables in their own group:
-    /// see `classic`.
+    /// Whether the file system has no checksums, and has bitmaps and inode tables in their own
+    /// group: see `classic`.
     is_classic: bool,
 }
 
@@ -107,7 +107,7 @@ impl ExtSuperblock {
         it.is_sound().then_some(it)
     }
 
-    /// The superblock without what differs between groups.
+    /// The superblock without the fields that differ between groups.
     pub(crate) fn of_all_groups(&self) -> Self {
         Self { group: 0, ..self.clone() }
     }
@@ -145,8 +145,8 @@ impl ExtSuperblock {
     pub(crate) fn backups(&self) -> Vec<u32> {
         let groups = u32::try_from(self.groups()).unwrap_or(u32::MAX);
         match (self.is_sparse_2, self.is_sparse) {
-            // Only group 0 is named: the numbers of the other two are not read, and a missing
-            // prediction only costs a vote.
+            // Only group 0 is named: the numbers of the other two groups with backups are not read,
+            // and a missing prediction only costs a vote.
             (true, _) => vec![0],
             (_, false) => (0..groups.min(64)).collect(),
             (_, true) => {
@@ -169,8 +169,8 @@ impl ExtSuperblock {
             .map_while(|(group, bytes)| self.table(group, bytes))
             .collect();
         let expected = groups.min(u32::try_from(blocks / self.descriptor_bytes).ok()?) as usize;
-        // A descriptor's checksum has only 16 bits, so two must fit. Without checksums, all tables
-        // must be plausible.
+        // A descriptor's checksum has only 16 bits, so two descriptors must fit. Without checksums,
+        // all tables must be plausible.
         let has_checksums = self.seed.is_some() || self.has_descriptor_checksums;
         let is_enough = tables.len() == expected || has_checksums && tables.len() >= 2;
         is_enough.then_some(tables)
@@ -198,7 +198,7 @@ impl ExtSuperblock {
                 le16(bytes, 0x1e)? == crc16(checksum, bytes.get(0x20..)?)
             }
             None => {
-                // A block list looks similar, but has no zeroes at this place.
+                // A block list looks similar to a descriptor, but has no zeroes at these bytes.
                 let is_reserved =
                     bytes.get(0x14..0x20)?.iter().all(|byte| *byte == 0) && le16(bytes, 0x12)? < 8;
                 let counts = [(0xc, self.group_blocks), (0xe, u64::from(self.group_inodes))];
@@ -217,7 +217,7 @@ impl ExtSuperblock {
         (holds && is_inside(table)).then_some(table)
     }
 
-    /// The place of the first inode in this sector, computed from its checksum.
+    /// The place of the first inode in this sector, computed from the inode's checksum.
     pub(crate) fn inode_place(&self, sector: &[u8], tables: &Tables) -> Option<u64> {
         let seed = self.seed?;
         let size = usize::try_from(self.inode_bytes).ok()?;
@@ -254,14 +254,14 @@ impl ExtSuperblock {
 /// The information that an inode gives on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InodeClaim {
-    /// A directory: its number if the inode's checksum reveals it, its first block, and its count
-    /// of directories if it is one block long.
+    /// A directory: its number if the inode's checksum reveals it, its first block, and the number
+    /// of directories in it if it is one block long.
     Directory(Option<u32>, u64, Option<usize>),
-    /// A file's last block, and the file's bytes in it.
+    /// A file's last block, and the number of the file's bytes in this block.
     Tail(u64, usize),
-    /// A file whose last block is in a block list. The first field has the blocks of its list of
-    /// blocks and of its list of lists. The others are the last block's index in the lists, and
-    /// the file's bytes in that block.
+    /// A file whose last block is in a block list. The first field has the blocks of the file's
+    /// list of blocks and of its list of lists. The second field is the last block's index in the
+    /// lists, the third the number of the file's bytes in the last block.
     Lists([u64; 2], u64, usize),
 }
 
@@ -279,8 +279,8 @@ impl ExtSuperblock {
         self.seed.is_some()
     }
 
-    /// The information from each inode of this sector. An inode must have a fitting checksum, if
-    /// the file system has checksums.
+    /// The information from each inode of this sector. An inode's checksum must fit, if the file
+    /// system has checksums.
     pub(crate) fn inode_claims(&self, sector: &[u8]) -> Vec<Option<InodeClaim>> {
         let size = usize::try_from(self.inode_bytes).unwrap_or(usize::MAX);
         let sector = sector.get(..size.max(512)).unwrap_or_default();
@@ -320,7 +320,7 @@ impl ExtSuperblock {
         ((tail as u64) < self.block_bytes).then_some(InodeClaim::Tail(block, tail))
     }
 
-    /// The number of the directory whose first block is at the start of `bytes`, if one is.
+    /// A directory's number, if `bytes` begin with the first block of a directory.
     pub(crate) fn directory(&self, bytes: &[u8]) -> Option<u32> {
         let number = le32(bytes, 0)?;
         let entry = |at: usize, name: &[u8]| {
@@ -399,7 +399,7 @@ impl ExtSuperblock {
     /// Walks directories from the root on. Each directory has its own number in its first entry,
     /// and its entries name the kinds of inodes. `read` returns bytes of the file system, from a
     /// byte offset and a length, or `None` if they are unknown. `read` also gets a test for the
-    /// right bytes, so that the caller can find the member that has them.
+    /// right bytes, so that the caller can find the member with these bytes.
     pub(crate) fn walk(
         &self,
         tables: &Tables,
@@ -471,7 +471,7 @@ impl ExtSuperblock {
     }
 }
 
-/// The first block of a directory, unless it is inside the inode or under index blocks.
+/// The first block of a directory, unless the directory is inside the inode or under index blocks.
 fn first_block(inode: &[u8]) -> Option<u64> {
     let flags = le32(inode, 0x20)?;
     if flags & IS_INLINE != 0 {

@@ -65,15 +65,15 @@ pub(crate) struct Sign {
 /// The most addresses of a sign.
 pub(crate) const ADDRESSES_MAX: usize = 8;
 
-/// The address of a sign, or a few possible ones: a volume may keep a structure twice, and several
-/// files may end alike.
+/// The address of a sign, or a few possible addresses: a volume may keep a structure twice, and
+/// several files may end alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Addresses {
     /// The addresses that the sign implies; entries beyond `count` are zero.
     addresses: [u64; ADDRESSES_MAX],
     count: usize,
-    /// Whether the content holds its own address, rather than only resembling the content of that
-    /// place.
+    /// Whether the content holds its own address, rather than only resembling the content at the
+    /// address.
     is_named: bool,
 }
 
@@ -82,13 +82,13 @@ impl Addresses {
         Self::named([address]).expect("one is few")
     }
 
-    /// Addresses that the content itself holds; `None` as in `any`.
+    /// A sign's addresses that the content itself holds; `None` as in `any`.
     pub(crate) fn named(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
         Self::any(addresses).map(|it| Self { is_named: true, ..it })
     }
 
-    /// Addresses of content that resembles these places; `None` if there is no address, or too many
-    /// to help.
+    /// Addresses whose content resembles this content; `None` if there is no address, or too many
+    /// addresses to help.
     pub(crate) fn any(addresses: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut it = Self { addresses: [0; ADDRESSES_MAX], count: 0, is_named: false };
         for address in addresses {
@@ -119,7 +119,7 @@ impl Addresses {
 }
 
 /// The number of weak votes that count as much as one sign that holds its own address. If only some
-/// of a volume's files are known, copies of them elsewhere resemble the known ones.
+/// of a volume's files are known, copies elsewhere of these files resemble the known ones.
 pub(crate) const ALIKE: usize = 8;
 
 /// The number of predictions confirmed and refuted, by a walk or by reading predicted places.
@@ -130,7 +130,7 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Counts a prediction; `is_there` is `None` if the place could not be read.
+    /// Counts a walk's prediction; `is_there` is `None` if the predicted place was unreadable.
     pub(crate) fn saw(&mut self, is_there: Option<bool>) {
         self.confirmed += usize::from(is_there == Some(true));
         self.refuted += usize::from(is_there == Some(false));

@@ -7,16 +7,16 @@ use braid_byte_reader::{array, le32, le64};
 const SECTORS_MAX: u64 = 1 << 54;
 /// The number of bytes of LVM's text that are searched.
 const TEXT_BYTES: usize = 16 << 10;
-/// The most starts that are taken from one text.
+/// The most starts of logical volumes that are taken from one text of LVM.
 const STARTS_MAX: usize = 32;
 
 /// The header of a GPT, or its backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Gpt {
     pub(crate) uuid: [u8; 16],
-    /// The header's own place.
+    /// The position of this header.
     pub(crate) place: u64,
-    /// The place of the other header: of the backup, or of the first.
+    /// The position of the other header: the backup's, or the first header's.
     pub(crate) other: u64,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn partitions(sector: &[u8]) -> Vec<u64> {
         return Vec::new();
     }
     entries
-        // A protective entry for a GPT is not a partition.
+        // A protective MBR entry for a GPT is not a partition.
         .filter(|entry| entry[4] != 0 && entry[4] != 0xee)
         .filter_map(|entry| {
             let (first, length) = (le32(entry, 8)?, le32(entry, 12)?);

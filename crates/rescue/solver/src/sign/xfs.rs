@@ -1,9 +1,9 @@
-//! XFS: the headers of its allocation groups, and from version 5 on every block of metadata, since
-//! each holds its own address.
+//! XFS: the headers of its allocation groups, and from version 5 on every block of metadata. Each
+//! of these holds its own address.
 
 use braid_byte_reader::{array, be16, be32, be64};
 
-/// An XFS superblock, or a copy in another allocation group. Copies do not record their group.
+/// An XFS superblock, or its copy in another allocation group. Copies do not record their group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct XfsSuperblock {
     pub(crate) uuid: [u8; 16],
@@ -151,7 +151,7 @@ impl XfsSuperblock {
         (is_inside && tail < self.block_bytes()).then_some((sector, usize::try_from(tail).ok()?))
     }
 
-    /// The places of inodes in a leaf of the inode tree: the first of each run.
+    /// The places of inodes in a leaf of the inode tree: the place of the first inode of each run.
     pub(crate) fn inode_places(&self, bytes: &[u8]) -> Option<Vec<u64>> {
         let is_tree = bytes.starts_with(b"IAB3") && be16(bytes, 4)? == 0;
         self.named(bytes, 16, 32).filter(|_| is_tree)?;
@@ -162,7 +162,7 @@ impl XfsSuperblock {
             let number = u64::from(be32(record, 0)?);
             let block = number >> self.inode_bits;
             let is_inside = group < u64::from(self.groups) && block < self.group_blocks;
-            // Sparse runs are skipped, since braid does not look up which part of them exists.
+            // Sparse runs are skipped, since braid does not look up which inodes of a run exist.
             let is_whole = be16(record, 4)? == 0;
             (is_inside && is_whole)
                 .then(|| (group * self.group_blocks + block) * self.block_sectors)

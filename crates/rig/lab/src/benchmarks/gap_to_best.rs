@@ -30,9 +30,9 @@ fn is_ours(variant: &str) -> bool {
     variant == "braid" || variant.ends_with("on braid")
 }
 
-/// Whether, and how far, `series` is behind the best of the others. If the figure has braid, only
-/// braid is compared, with all variants that are not braid. Otherwise each variant is compared with
-/// all others.
+/// Whether, and how far, `series` is behind the best of the other series. If the figure has braid,
+/// only braid is compared, with all variants that are not braid. Otherwise each variant is compared
+/// with all others.
 pub(super) fn behind(figure: &Figure, series: &Series) -> Option<GapToBest> {
     let has_ours = figure.series.iter().any(|one| is_ours(one.variant));
     if has_ours && !is_ours(series.variant) {

@@ -1,7 +1,7 @@
 //! The account of the arm's time: for whom it seeks, waits for the platter, and transfers.
 //!
 //! A run is several requests, adjacent or joined by the cache. The positioning for a run is charged
-//! to its first request, the transfer to each.
+//! to its first request, the transfer to each request.
 
 use super::runs::Runs;
 

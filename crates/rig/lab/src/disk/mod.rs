@@ -18,8 +18,8 @@
 //!
 //! A flush occupies the arm until the cache is on the platter, like SATA's unqueued command.
 //!
-//! It leaves out zones (one transfer rate), track skew (part of the rate), errors, and bus time
-//! beyond a command's overhead.
+//! The model leaves out zones (one transfer rate), track skew (part of the rate), errors, and bus
+//! time beyond a command's overhead.
 //!
 //! Invariants
 //! - Runs of adjacent sectors go at the transfer rate, distant ones at a seek and half a turn each:
@@ -142,7 +142,7 @@ impl Disk {
         self.push_for(now, request, purpose);
     }
 
-    /// As [`Self::push`], with a known purpose, which only changes the account.
+    /// Takes a request like [`Self::push`]. The given purpose changes only the account.
     pub fn push_for(&mut self, now: u64, request: DiskRequest, purpose: ArmPurpose) {
         let end = request.sector + request.sectors;
         assert!(end <= self.plan.sectors(), "sector {end} is beyond the disk");
@@ -314,15 +314,15 @@ impl Disk {
 /// Requests that wait for the arm, by first sector and arrival.
 type RequestQueue = BTreeMap<(u64, u64), (DiskRequest, ArmPurpose)>;
 
-/// The first sector of the next request upwards from the head. If there is none, the lowest
-/// request's.
+/// The first sector of the next request upwards from the head. If there is none, the first sector
+/// of the lowest request.
 fn next_up(waiting: &RequestQueue, head: u64) -> Option<u64> {
     let next = waiting.range((head, 0)..).next().or_else(|| waiting.iter().next());
     next.map(|((sector, _), _)| *sector)
 }
 
-/// Takes adjacent requests from `first` on. Returns the sector after them, their numbers, and the
-/// first one's owner.
+/// Takes adjacent requests from `first` on. Returns the sector after these requests, their numbers,
+/// and the purpose of the first.
 fn take_run(
     waiting: &mut RequestQueue,
     first: u64,
@@ -349,8 +349,8 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Keeps `depth` requests at the disk until all are done. Returns when the last one is on the
-    /// platter.
+    /// Keeps `depth` requests at the disk until all are done. Returns the time at which the last
+    /// request is on the platter.
     fn serve(requests: &[DiskRequest], depth: usize) -> (u64, usize) {
         let mut disk = Disk::new(DiskPlan::SATA_2005);
         let (mut now, mut next, mut done) = (0, 0, 0);

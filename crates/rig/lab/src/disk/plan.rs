@@ -70,8 +70,8 @@ impl DiskPlan {
     }
 
     /// The time of a seek between the tracks of two sectors: nothing on the same track, a step to
-    /// the next track. Beyond that it is the root of the distance. The mean over all pairs of
-    /// tracks is the sheet's average seek; the mean root of their distances is 8/15.
+    /// the next track. Further on, the time follows the root of the distance. The mean over all
+    /// pairs of tracks is the sheet's average seek; the mean root of their distances is 8/15.
     #[must_use]
     pub fn seek_ns(&self, from: u64, to: u64) -> u64 {
         let track = |sector: u64| sector / self.sectors_per_track;

@@ -11,7 +11,7 @@ use crate::pages::Pages;
 pub(super) const SECTOR: usize = 512;
 const _: () = assert!(SECTOR as u64 == SECTOR_BYTES, "the same sector");
 
-/// Runs kept on the stack: more than one step of work names on most arrays.
+/// How many runs are kept on the stack: more than one step of work names on most arrays.
 const RUNS: usize = 16;
 
 /// The blocks first, then the payloads, each payload at its request's number.

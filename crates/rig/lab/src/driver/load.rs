@@ -31,8 +31,8 @@ pub struct Load {
     pub requests: u64,
 }
 
-/// Generates the places of a load's requests. Each turn of a contender continues where the last one
-/// ended.
+/// Generates the places of a load's requests. Each turn of a contender continues where the last
+/// turn ended.
 #[derive(Debug)]
 pub struct Places {
     random: Random,

@@ -135,8 +135,8 @@ impl Driver {
         );
         let size = usize::try_from(plan.member_sectors * SECTOR_BYTES).expect("fits into memory");
         let members = match plan.kind {
-            // Filled, since unwritten memory is a single page of zeroes, which stays in every
-            // cache.
+            // Members are filled, since unwritten memory is a single page of zeroes, which stays in
+            // every cache.
             Kind::Memory => (0..plan.slots).map(|_| Pages::filled(size, UNWRITTEN)).collect(),
             Kind::Null => Vec::new(),
         };

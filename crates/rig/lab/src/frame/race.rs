@@ -1,4 +1,4 @@
-//! Rounds: every contender takes its turn on the same work, each round beginning with another one.
+//! Rounds: every contender takes its turn on the same work, beginning with another one each round.
 
 use std::cell::RefCell;
 

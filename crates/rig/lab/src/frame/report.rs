@@ -3,11 +3,11 @@
 /// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Rounds; each contender takes one turn in each.
+    /// Number of rounds; each contender takes one turn in each round.
     pub runs: usize,
     /// Do so little work that the figures mean nothing.
     pub small: bool,
-    /// Run only cases whose names contain this.
+    /// Run only cases whose names contain this text.
     pub only: Option<String>,
     /// The "CASE/VARIANT" to repeat for ever.
     pub profile: Option<String>,
@@ -196,7 +196,7 @@ impl Target {
 pub struct Figure {
     /// The measured quantity.
     pub metric: Metric,
-    /// One series for each variant. The others are compared with the first.
+    /// One series for each variant. The other series are compared with the first.
     pub series: Vec<Series>,
 }
 

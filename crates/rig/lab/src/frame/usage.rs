@@ -14,7 +14,7 @@ pub struct Usage {
     pub system_s: f64,
     /// Context switches because a thread waited.
     pub voluntary: f64,
-    /// Context switches because a thread's time was up.
+    /// Context switches because a thread's time slice ended.
     pub involuntary: f64,
 }
 

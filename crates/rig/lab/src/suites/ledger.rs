@@ -6,12 +6,12 @@
 //!        └── instructions of all requests of the cell ◀── a part of callgrind's output ┘
 //! ```
 //!
-//! Then comes the next cell.
+//! Then the next cell runs.
 //!
 //! The engine runs over null members, with the driver and the parity of the lab
 //! ([`crate::driver`]). The load runs on one thread and reads not even the clock. So a figure
 //! depends on the source and the compiler only, not on the machine's load or processor: valgrind
-//! has a processor of its own. A case takes two seconds; `--small` counts one.
+//! has a processor of its own. A case takes two seconds; `--small` counts one case.
 //!
 //! `tests/ledger.rs` holds each figure of a debug build below a ceiling; the ceilings here are
 //! those of a release build.
@@ -171,7 +171,7 @@ pub fn work(cases: &[String]) -> Result<(), String> {
     CELLS.iter().filter(wanted).try_for_each(Cell::work)
 }
 
-/// The instructions for a request of each of these cells. Runs them with the program `lab`.
+/// The instructions for a request of each of these cells. Runs the cells with the program `lab`.
 fn count(lab: &Path, cells: &[&Cell]) -> Result<Vec<f64>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let out = folder.path().join("out");

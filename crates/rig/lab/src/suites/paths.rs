@@ -25,7 +25,8 @@ const METRICS: [Metric; 3] = [
     Metric::less("time of a request", "ns"),
 ];
 
-/// The number of slots in the peers' figures. The chunk and the full stripe are theirs as well.
+/// The number of slots in the peers' figures. The chunk and the full stripe are those of the peers
+/// as well.
 const SLOTS: u16 = 4;
 pub(super) const CHUNK_SECTORS: u32 = 128;
 pub(super) const ROW_SECTORS: u32 = 3 * CHUNK_SECTORS;

@@ -5,7 +5,8 @@
 //! and superblocks (with a journal, its records), and all flushes together.
 //!
 //! Members are memory, or memory as slow as a solid-state disk with a cache: a time for each
-//! request, and more for a durable one. Memory shows the processor's work, these disks the waiting.
+//! request, and more for a durable one. Memory shows the processor's work, slow members the
+//! waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +39,7 @@ const WRITE_BYTES: usize = 4096;
 /// have with md's default.
 const MEMBER_BYTES: u64 = 256 << 20;
 const BIT_BYTES: u32 = 1 << 20;
-/// The time of a request at the modelled solid-state disk. A durable request takes further time.
+/// The time of a request at the modelled solid-state disk. Durable ones take `DURABLE` in addition.
 const REQUEST: Duration = Duration::from_micros(60);
 const DURABLE: Duration = Duration::from_micros(200);
 

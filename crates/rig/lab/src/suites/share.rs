@@ -11,7 +11,7 @@ use crate::frame::{Case, Figure, Metric, Report, Series, Settings, Target};
 
 const NAME: &str = "CPU share, 4 KiB random read, null members";
 const PROFILED: &str = "4 KiB random read, null members/braid";
-/// How long the other process takes to start.
+/// How long the sampled process takes to start.
 const START: Duration = Duration::from_millis(700);
 
 const MEMCPY: &str = "share of memcpy";
@@ -64,7 +64,7 @@ struct RepeatingProcess(Child);
 
 impl Drop for RepeatingProcess {
     fn drop(&mut self) {
-        // Fails if the process has ended already, which needs no signal.
+        // `kill` fails if the process has ended already, which needs no signal.
         let _ended = self.0.kill();
         let _status = self.0.wait();
     }

@@ -6,8 +6,8 @@
 //! - many at once: fio reads and writes four files, half and half; a quarter of its requests is the
 //!   bound;
 //! - one at a time: the sum of the steps that one write takes, each measured alone. The steps are a
-//!   read, a write, and the round trip to a server that does nothing (`nbdkit null`); with a log
-//!   also a durable write before it, with a flush the flush.
+//!   read, a write, and the round trip to a server that does nothing (`nbdkit null`). A log adds a
+//!   durable write before the write, a flush adds the flush.
 //!
 //! Each turn starts a server over members of its own, and fio loads it through one connection.
 //! `BRAID_LAB_BEFORE` names another build of the command, which takes part as *before*.
@@ -31,7 +31,7 @@ const RATE: &str = "requests";
 const METRICS: [Metric; 2] =
     [Metric::more(RATE, "/s"), Metric::less("server's processor time", "us each")];
 const MEMBERS: usize = 4;
-/// Requests at once at each raw member, in cases with many at once.
+/// Requests in flight at each raw member, in cases with many requests at once.
 const RAW_DEPTH: u32 = 32;
 
 struct Work {

@@ -1,4 +1,4 @@
-//! The world grants jobs allowances, and checks that jobs keep to them.
+//! The world grants jobs allowances, and checks that jobs stay within them.
 
 use braid_engine::array::JobAllowance;
 use braid_engine::work::{Class, Work};
@@ -76,7 +76,7 @@ impl World {
         self.drain_array();
     }
 
-    /// Checks that the allowance covers a job's new work, and takes the work's sectors from it.
+    /// Checks that the allowance covers a job's new work, and subtracts the work's sectors.
     pub(crate) fn check_allowed(&mut self, work: &Work) {
         let Some(allowances) = &mut self.engine.allowances else { return };
         let JobAllowance { idle_sectors, owed_sectors } = &mut allowances.left;

@@ -16,10 +16,10 @@ use crate::world::World;
 /// Faults of a cycle are numbered. Numbers from here on are comparisons of bands.
 const FIRST_ORDINAL: u64 = 4000;
 
-/// The first name for work that the simulator asks for. The names of jobs' work begin at 0.
+/// The first name for work that the simulator requests. The names of jobs' work begin at 0.
 const FIRST_ID: u64 = 1 << 63;
 
-/// Percentage of runs in which the simulator asks for background work.
+/// Percentage of runs in which the simulator requests background work.
 const PERCENT: u64 = 30;
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
         }
         for ordinal in FIRST_ORDINAL..FIRST_ORDINAL + 1 + random.below(24) {
             let step = now + random.below(steps);
-            // Only the first rows, so that comparisons meet clients' writes.
+            // Only the first rows are compared, so that comparisons meet clients' writes.
             let mishap = Mishap::Compares { row: random.below(rows.min(6)), seed: random.next() };
             if !self.chances.leaves_out(Kind::Fault, ordinal) {
                 self.engine.plan.faults.push(Fault { step, disk: 0, mishap, ordinal });
@@ -125,8 +125,8 @@ impl World {
         true
     }
 
-    /// A shard reports rot that work found: checks that parity can be wrong there. True if the
-    /// simulator, and no job, asked for the work.
+    /// A shard reports rot that work found: checks that parity of these sectors can be wrong. True
+    /// if the simulator, and no job, asked for the work.
     fn take_finding(&mut self, shard: usize, id: WorkId, found: Finding) -> bool {
         self.tally.count("findings");
         if id.0 < FIRST_ID {

@@ -121,8 +121,8 @@ impl World {
         if !self.bad_logs.names(disk, &sectors) {
             return;
         }
-        // The sector was logged just now. The view that says so has not reached the reading shard
-        // yet.
+        // The sector was logged just now. The view that names the sector has not reached the
+        // reading shard yet.
         let is_news = |view: &ArrayView| {
             let named = view.bad_blocks_of(io.slot, io.member);
             named.is_some_and(|bad| bad.touches(io.sector, u64::from(io.sectors)))

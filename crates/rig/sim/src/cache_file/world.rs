@@ -123,8 +123,8 @@ impl World {
         }
     }
 
-    /// Writes the copies that an earlier process left to the array. False if the process was killed
-    /// meanwhile.
+    /// Writes to the array the copies that an earlier process left in the cache file. False if the
+    /// process was killed meanwhile.
     pub(crate) fn write_back_found(&mut self, array: &AssembledArray) -> bool {
         if let (Some(stale), None) = (&self.cache_file.stale, &self.cache_file.found) {
             let newest = &array.newest.state;

@@ -27,7 +27,7 @@ impl World {
         id
     }
 
-    /// A request arrives, with its bytes if it is a write.
+    /// A client's request arrives; a write brings its bytes in `payload`.
     pub(crate) fn begin_call(
         &mut self,
         (id, request): (RequestId, ByteRequest),
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    /// A client got the answer to a request: checks the answer, and tells the model.
+    /// A client got the answer to a request: checks the answer, and reports it to the model.
     pub(crate) fn conclude(&mut self, call: &Call, result: Result<(), CallError>) {
         let expected = self.denial_of(&call.request);
         match (result, expected) {

@@ -13,8 +13,8 @@ use crate::schedule::Event;
 use crate::world::{Trust, World};
 
 impl Model {
-    /// Checks that a read returned a version that the model allows. Pins that version, if reads
-    /// pin.
+    /// Checks that a read returned a version that the model allows. Pins that version, if reads pin
+    /// versions in this run.
     pub(crate) fn check_read(
         &mut self,
         (start, sectors): (u64, u64),
@@ -90,8 +90,8 @@ impl World {
     }
 
     /// Checks that no other write in flight overlaps this one on its member, because chance would
-    /// decide which is last. Levels without redundancy are exempt: there clients order their own
-    /// writes.
+    /// decide which write is last. Levels without redundancy are exempt: on these, clients order
+    /// their own writes.
     fn check_alone(&self, io: &MemberIo) {
         if self.geometry.level().family() == Family::Direct {
             return;

@@ -1,8 +1,8 @@
 //! The checker of verdicts: which disks assembly is allowed to believe, and which refusals are
 //! right.
 //!
-//! Superblocks only imply which disks missed an acknowledged write; the simulator knows. So it
-//! checks, without looking at event counts:
+//! Superblocks only imply which disks missed an acknowledged write; the simulator knows these
+//! disks. So it checks, without looking at event counts:
 //!
 //! - A disk that is `out` is never chosen.
 //! - A disk that never failed is always chosen.
@@ -30,7 +30,7 @@ pub(crate) struct DiskKnowledge<'a> {
     pub(crate) superblocks: &'a [Option<Superblock>],
     /// Disks that another disk has replaced.
     pub(crate) replaced: &'a BTreeSet<usize>,
-    /// Disks that lied about their superblock: it is not the one last written to them.
+    /// Disks that lied about their superblock: it is not the superblock last written to them.
     pub(crate) lying: &'a BTreeSet<usize>,
     pub(crate) metadata: &'a Metadata,
 }
@@ -48,7 +48,7 @@ impl DiskKnowledge<'_> {
         members.filter(is_sure).map(|disk| *disk as u16).collect()
     }
 
-    /// Slots whose member has a recovery offset in its superblock: it is not recovered yet.
+    /// Slots whose member has a recovery offset in its superblock: the member is not recovered yet.
     fn recovering_slots(&self) -> BTreeSet<u16> {
         let presented = self.presented.iter().zip(self.superblocks);
         let is_recovering =
@@ -100,8 +100,8 @@ fn check_spares(assembly: &Assembly, knowledge: &DiskKnowledge<'_>) {
             );
             continue;
         }
-        // The spare failed. Or, at a power cut, other superblocks gave it a slot and its own did
-        // not.
+        // The spare failed. Or, at a power cut, other superblocks gave the spare a slot and its own
+        // superblock did not.
         let is_called_up = matches!(reason, Reason::NumberTaken { .. });
         if knowledge.out.contains(disk) || knowledge.unsure.contains(disk) || is_called_up {
             continue;

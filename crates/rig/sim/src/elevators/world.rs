@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Dispatches again, if the time that the multiplexer named has come.
+    /// Dispatches again, if the time that the multiplexer requested has come.
     pub(crate) fn wake_elevators(&mut self) {
         if self.engine.elevators.due().is_some_and(|due| due <= self.clock.now) {
             self.tally.count("dispatcher-woken");

@@ -1,5 +1,5 @@
-//! The world's held writes (acknowledged before members have them): it notes each until members
-//! have it, and checks their rules after every action of a shard.
+//! The world's held writes (acknowledged before members have them): it notes each of them until
+//! members have it. It checks the rules of held writes after every action of a shard.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use braid_engine::request::RequestId;
 use super::HeldRequest;
 use crate::world::World;
 
-/// How many times in a row a shard may ask for a timeout that is past already.
+/// How many times in a row a shard may request a timeout that is past already.
 const UNHEEDED_MAX: u32 = 8;
 
 impl World {
@@ -72,7 +72,7 @@ impl World {
         self.cover(range);
     }
 
-    /// Tells the model that members have the current version of these sectors, unless it is held.
+    /// Tells the model that members have these sectors' current version, unless it is a held one.
     pub(crate) fn cover(&mut self, range: (u64, u64)) {
         let held = &self.engine.held;
         self.model.cover(range, &|write| held.is_held(write));
@@ -84,8 +84,8 @@ impl World {
         self.model.lose_answered(&|write| held.is_held(write));
     }
 
-    /// After each message to a shard, or action of it: checks that the shard's dirty sectors are
-    /// within the limit, or did not increase.
+    /// After each message to a shard, or action of the shard: checks that the shard's dirty sectors
+    /// are within the limit, or did not increase.
     pub(crate) fn check_held(&mut self, shard: usize) {
         let pieces = self.engine.held.pieces_of(shard);
         let side = &mut self.engine.machines.shards[shard];
@@ -96,7 +96,7 @@ impl World {
         side.dirty = dirty;
     }
 
-    /// A shard's timeout passed: checks that the shard does not ask for past timeouts again and
+    /// A shard's timeout passed: checks that the shard does not request past timeouts again and
     /// again.
     pub(crate) fn heed(&mut self, index: usize) {
         let now = self.clock.now;
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Nothing is in flight and time is about to pass: checks that every shard with held writes
-    /// asks for a timeout, within twice the age limit.
+    /// requests a timeout within twice the age limit.
     pub(crate) fn check_due(&self) {
         if self.engine.held.is_empty() || !self.is_quiet() {
             return;
@@ -127,8 +127,8 @@ impl World {
         }
     }
 
-    /// A flush submitted at step `asked` succeeded: checks that no write acknowledged before is
-    /// held.
+    /// A flush submitted at step `asked` succeeded: checks that no write acknowledged before that
+    /// step is held.
     pub(crate) fn check_flushed(&self, asked: u64) {
         let mut held = self.engine.held.requests.iter();
         let left = held.find(|(_, held)| held.answered < asked);

@@ -119,7 +119,7 @@ pub(super) struct Device {
     pub(super) updates: u64,
     /// An interrupted update reached this disk, so that it has one event more than the other disks.
     pub(super) is_ahead: bool,
-    /// When the disk was cloned: how many interruptions and losses the history had had then.
+    /// How many interruptions and losses the history had when the disk was cloned.
     pub(super) taken_at: Option<u64>,
     pub(super) is_spare: bool,
 }

@@ -41,7 +41,7 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    /// All blocks have content 0.
+    /// The checker of an array whose blocks all have content 0.
     pub(super) fn new() -> Self {
         Self {
             writes: BTreeMap::new(),
@@ -129,12 +129,12 @@ impl Checker {
         self.serving
     }
 
-    /// A server has refused this owner, since it has a later one.
+    /// A server has refused this owner, since the server has a later owner.
     pub(super) fn is_fenced(&mut self, process: Process) {
         self.fenced.insert(process);
     }
 
-    /// A process sends a request to a member.
+    /// A process sends a request to a member: checks that no server has refused the process.
     pub(super) fn acts(&self, process: Process) {
         assert!(!self.fenced.contains(&process), "{process:?} goes on after it was refused");
     }

@@ -1,7 +1,7 @@
 //! The world as hosts, servers and the store see it: chance, checker, counts, outgoing messages.
 //!
-//! Where it stands: between the machines of this folder and the world, which makes one for each
-//! event.
+//! Where it stands: between the machines of this folder and the world, which makes one context for
+//! each event.
 
 use super::checker::Checker;
 use super::message::Sent;
@@ -11,11 +11,11 @@ use crate::tally::Tally;
 /// The operator's demand on take-overs after the store was restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The store has its newest record.
+    /// No demand: the store has its newest record.
     None,
     /// The next take-over meets a server with a higher epoch, whichever members it claims.
     IsNoticed,
-    /// Take-overs need all members, until one has served.
+    /// Take-overs need all members, until the owner after such a take-over serves.
     All,
 }
 

@@ -1,7 +1,7 @@
 //! A host: its process waits, takes the array over by the shipped machine, owns it, and ends.
 //!
 //! Where it stands: between [`owner`](super::owner) and the world, which brings it messages and
-//! ticks. A process whose tenure has ended is over; the world starts the next one.
+//! ticks. A process whose tenure has ended is over; the world starts the next process.
 //!
 //! ```text
 //!   standby ── record unchanged for the patience, or without owner ─▶ taking ── Serve ─▶ owning
@@ -20,9 +20,9 @@ use super::owner::{Entry, LEASE, Owner};
 use super::plan::Habits;
 
 const ARRAY: [u8; 16] = [0xb1; 16];
-/// Pause between two looks of a standby at the record.
+/// Pause between two reads of the record by a standby.
 const LOOK: u64 = 400;
-/// A store that does not answer for so long is asked again.
+/// If the store does not answer for this long, the host asks it again.
 const STORE_SILENCE: u64 = 600;
 /// Pause between pings: a third of the lease.
 const PING: u64 = LEASE / 3;
@@ -31,11 +31,11 @@ const PING: u64 = LEASE / 3;
 struct Taking {
     take_over: TakeOver,
     claimed: Set,
-    /// When the claiming ends, once there are enough.
+    /// When the claiming ends, once enough members are claimed.
     settle_at: Option<u64>,
-    /// The operator's rule when it began.
+    /// The operator's rule when the take-over began.
     rule: Rule,
-    /// The store was not restored since then.
+    /// The store was not restored since the take-over began.
     ends_rule: bool,
     lease: ReadLease,
 }
@@ -69,7 +69,7 @@ pub(super) struct Host {
     next_call: u64,
     look_at: u64,
     ping_at: u64,
-    /// It takes over at its next look, whatever it sees.
+    /// The host takes over at its next look at the record, whatever the record says.
     pub(super) is_hasty: bool,
 }
 
@@ -116,7 +116,7 @@ impl Host {
         context.now * self.habits.rate / 1000
     }
 
-    /// A new process.
+    /// Starts a new process.
     pub(super) fn start(&mut self, context: &Context<'_>) {
         let (layout, habits, number) = (self.layout, self.habits, self.process.number + 1);
         let host = self.process.host;
@@ -147,7 +147,7 @@ impl Host {
         }
     }
 
-    /// The store was restored: a take-over that began before does not end the operator's rule.
+    /// The store was restored: take-overs begun before the restoration end no rule of the operator.
     pub(super) fn store_was_restored(&mut self) {
         match &mut self.role {
             Role::Taking(taking) => taking.ends_rule = false,
@@ -168,7 +168,7 @@ impl Host {
         if let Some(call) = &self.store_call
             && time.saturating_sub(call.sent_at) > STORE_SILENCE
         {
-            // The answer is lost, or late. The record tells.
+            // The store's answer is lost, or late. The record tells whether the swap happened.
             let is_swap = call.is_swap;
             context.tally.count("store-asked-again");
             self.ask_store(None, is_swap, context);
@@ -209,7 +209,7 @@ impl Host {
         context.sent.push(Sent::ToStore(Box::new(message)));
     }
 
-    /// Goes on with the take-over or the tenure, after each event.
+    /// Continues the take-over or the tenure, after each event.
     fn after(&mut self, context: &mut Context<'_>) {
         let time = self.time(context);
         match &mut self.role {
@@ -254,7 +254,7 @@ impl Host {
         self.after(context);
     }
 
-    /// A standby sees the record.
+    /// A standby sees the record, and begins a take-over if the record is old enough.
     fn look(&mut self, record: Option<Record>, context: &mut Context<'_>) {
         let time = self.time(context);
         let Role::Standby { seen, since } = &mut self.role else { return };
@@ -277,7 +277,8 @@ impl Host {
         let lease = ReadLease::new(LEASE);
         let rule = *context.rule;
         if rule == Rule::IsNoticed {
-            // It may end before it notices, and leave a higher epoch in the store.
+            // The take-over may end before it notices the servers' epoch, and leave a higher one in
+            // the store.
             *context.rule = Rule::All;
         }
         let ends_rule = rule != Rule::None;
@@ -316,7 +317,7 @@ impl Host {
             }
             TakeOverStep::GiveWay { .. } => {
                 context.tally.count("gave-way");
-                // The next attempt is that of another process, with another owner's number.
+                // The next attempt is made by another process, with another owner's number.
                 self.role = Role::Down;
             }
         }
@@ -357,7 +358,7 @@ impl Host {
         self.after(context);
     }
 
-    /// Ends the claiming once there are enough members, after the grace.
+    /// Ends the claiming once enough members are claimed, after the grace.
     fn settle(&mut self, context: &mut Context<'_>) {
         let (time, layout) = (self.time(context), self.layout);
         let Role::Taking(taking) = &mut self.role else { return };

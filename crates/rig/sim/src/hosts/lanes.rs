@@ -1,8 +1,8 @@
 //! The operations of an owner, one at a time for each block.
 //!
-//! Where it stands: below [`owner`](super::owner), which says who the members are. A write makes
-//! its intent bit durable on all members in sync, then writes the copies. A member that comes back
-//! gets all writes, too. A read waits for the writes to its block.
+//! Where it stands: below [`owner`](super::owner), which says which members are in use. A write
+//! makes its intent bit durable on all members in sync, then writes the copies. A member that
+//! returns gets all writes, too. A read waits for the writes to its block.
 //!
 //! ```text
 //!   write      bits ─▶ copies ─▶ ready ─▶ answered        ready: when the lease allows an answer
@@ -60,7 +60,7 @@ enum Stage {
 struct Operation {
     number: u64,
     kind: Kind,
-    /// When the client asked, in the world's time.
+    /// When the client submitted the request, in the world's time.
     began: u64,
     stage: Stage,
     /// Members that have not answered yet.
@@ -115,7 +115,7 @@ impl Lanes {
         self.dirty
     }
 
-    /// Begins with the bits that members have: in any of them, and in all.
+    /// Begins with the bits that are set on any member, and those set on all members.
     pub(super) fn begin(&mut self, (any, all): (Blocks, Blocks)) {
         (self.dirty, self.durable) = (any, all);
     }

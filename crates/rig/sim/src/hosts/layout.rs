@@ -5,7 +5,8 @@
 //! byte, with one bit per member.
 //!
 //! A block has one version number, and every member that the block lies on has a copy. At levels 5
-//! and 6 this stands for data and parity: a write changes as many members, and as many may be lost.
+//! and 6 the copies stand for data and parity: a write changes as many members, as many may be
+//! lost.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ pub(super) enum Level {
     Mirror,
     Raid5,
     Raid6,
-    /// Two pairs, near copies.
+    /// Two mirrored pairs, with near copies.
     Raid10,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Where it stands: below [`owner`](super::owner) and [`host`](super::host). Each link has a
 //! session, and a broken link begins the next one: it claims the member again, and then sends the
-//! unanswered requests again. Answers of earlier sessions are not heard.
+//! unanswered requests again. Answers of earlier sessions are ignored.
 //!
 //! ```text
 //!   closed ── open: session + 1, claim ──▶ claiming ── claimed ──▶ up ── broken, silent ──▶ closed
@@ -16,7 +16,7 @@ use super::context::Context;
 use super::layout::{Set, members_of};
 use super::message::{FromServer, Process, Reply, Sent, ToServer, Work};
 
-/// A link that waits so long for an answer is broken.
+/// A link that waits longer than this for an answer is broken.
 const SILENCE: u64 = 800;
 /// Pause before a closed link is opened again.
 const RETRY: u64 = 300;
@@ -31,7 +31,7 @@ pub(super) enum Purpose {
     Superblock(u64),
     /// Bits and superblock at the begin of a tenure.
     State,
-    /// The bits of a member that comes back.
+    /// The bits of a member that returns.
     Bits,
 }
 
@@ -116,7 +116,7 @@ impl Links {
         link.calls.insert(call, Call { work: Work::Ping, purpose: Purpose::Ping, begun: time });
         let claim = Claim { epoch, owner: process.owner_id(), session: link.session };
         let message = ToServer { process, claim, call, work: None };
-        // A session may have several connections, and each claims.
+        // A session may have several connections, and each connection claims the member.
         let connections = 1 + usize::from(context.random.chance(20));
         for _ in 0..connections {
             context.sent.push(Sent::ToServer(member, message));
@@ -231,7 +231,7 @@ impl Links {
         }
     }
 
-    /// Breaks links that are silent, and opens closed ones.
+    /// Breaks links that are silent, and opens closed links.
     pub(super) fn tick(&mut self, time: u64, context: &mut Context<'_>) {
         for member in 0..self.links.len() {
             let link = &self.links[member];

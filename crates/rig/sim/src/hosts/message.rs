@@ -1,16 +1,16 @@
 //! Messages between hosts, the servers of members, and the store.
 //!
 //! Where it stands: values between [`layout`](super::layout) and the machines that exchange them.
-//! The network delays them, and may repeat those to the store.
+//! The network delays them, and may repeat messages to the store.
 
 use braid_ownership::{Claim, Mark, OwnerId, Record, SwapResult};
 
 use super::layout::{Blocks, Set};
 
-/// The content of a block: the number of the write that made it. No two writes have one number.
+/// The content of a block: the number of the write that made it. Write numbers are unique.
 pub(super) type Value = u64;
 
-/// A process on a host. A restart makes another one.
+/// A process on a host. A restart makes another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Process {
     pub(super) host: usize,
@@ -48,7 +48,7 @@ pub(super) enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Claimed,
-    /// The server serves another claim; its mark.
+    /// The server serves another claim, which has this mark.
     Refused(Mark),
     Done,
     Read(Value),
@@ -76,11 +76,11 @@ pub(super) struct FromServer {
 
 #[derive(Clone, Debug)]
 pub(super) struct ToStore {
-    /// The store's life when the request was sent; the network sets it.
+    /// How many times the store had been restored when the request was sent; the network sets it.
     pub(super) life: u64,
     pub(super) process: Process,
     pub(super) call: u64,
-    /// From and to; `None` reads the record.
+    /// The old and the new record of a swap; `None` reads the record.
     pub(super) swap: Option<(Option<Record>, Record)>,
 }
 

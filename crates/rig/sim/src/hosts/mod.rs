@@ -37,7 +37,7 @@ use crate::tally::Tally;
 use plan::Plan;
 use world::World;
 
-/// Histories of the chapter.
+/// How many histories `tell` runs.
 const TOLD: u64 = 4000;
 
 fn drawn(seed: u64) -> (Plan, Random) {
@@ -65,7 +65,7 @@ pub fn explore(seed: u64) -> Tally {
     world.tally
 }
 
-/// Histories that notice the planted bugs of ownership.
+/// Runs histories that notice the planted bugs of ownership.
 ///
 /// # Panics
 /// At the first error.

@@ -11,7 +11,7 @@
 //!
 //! # Invariants
 //! - The members that the owner uses include all that the store's record may name.
-//! - A member that has left begins a new session before it comes back, so that old requests do not
+//! - A member that has left begins a new session before it returns, so that old requests do not
 //!   meet new ones at its device.
 
 use braid_ownership::{ReadLease, Record, SwapResult, Tenure};
@@ -24,7 +24,7 @@ use super::message::{Process, Reply, Superblock, Work};
 
 /// The lease of reads, in units of a host's clock.
 pub(super) const LEASE: u64 = 1000;
-/// Pause between two signs of life in the store.
+/// Pause between two updates of the record by which the owner shows that it lives.
 const BEAT: u64 = 1000;
 
 /// An update of superblocks that is under way.
@@ -33,7 +33,7 @@ struct Update {
     number: u64,
     goal: Set,
     pending: Set,
-    /// Members that leave when it is done.
+    /// Members that leave when the update is done.
     dropped: Set,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Owner {
     named: Set,
     /// The members that the record should name.
     wanted: Set,
-    /// The record may differ from the wanted one.
+    /// The store's record may differ from the wanted record.
     may_be_behind: bool,
     /// Superblocks of this epoch have been written.
     is_named: bool,
@@ -80,10 +80,10 @@ pub(super) struct Owner {
     /// Superblocks decide which members are in sync, since the store was restored.
     trusts_superblocks: bool,
     serve_after: u64,
-    /// When it serves, the operator's rule is over.
+    /// Once this owner serves, the operator's rule is over.
     pub(super) ends_rule: bool,
     is_serving: bool,
-    /// The array is being given back: it answers no client any more.
+    /// The owner is giving the array back, and answers no client any more.
     is_released: bool,
     beat_at: u64,
 }
@@ -98,7 +98,7 @@ impl Owner {
         context: &mut Context<'_>,
     ) -> Self {
         let process = links.process();
-        // The array goes on with the members that were claimed; the record names no others.
+        // The array continues with the members that were claimed; the record names no others.
         let in_sync = set_of(&record.in_sync()) & entry.claimed;
         let asked = if entry.trusts_superblocks { entry.claimed } else { in_sync };
         for member in members_of(asked) {
@@ -159,7 +159,7 @@ impl Owner {
         Membership { layout, in_sync, joining, is_whole }
     }
 
-    /// A client's request.
+    /// A client submits a request.
     pub(super) fn request(
         &mut self,
         (block, is_write): (usize, bool),
@@ -214,7 +214,7 @@ impl Owner {
         }
     }
 
-    /// Does what is due: after each event, and on each tick.
+    /// Does the work that is due, after each event and on each tick.
     pub(super) fn tend(&mut self, links: &mut Links, time: u64, context: &mut Context<'_>) {
         if self.tenure.end().is_some() || self.is_released {
             return;
@@ -226,7 +226,7 @@ impl Owner {
         self.answer((links, time), context);
     }
 
-    /// Gives up members that fail, and lets superblocks and the record name those in sync.
+    /// Gives up members that fail, and lets superblocks and the record name the members in sync.
     fn tend_members(
         &mut self,
         failed: Set,
@@ -239,7 +239,7 @@ impl Owner {
         self.end_update((links, time), context);
         let kept = self.in_sync & !failed;
         let goal = if self.layout.can_run(kept) { kept } else { self.in_sync };
-        // Once superblocks are written without a member, it is out until it has been recovered.
+        // A member that superblocks no longer name is out until it has been recovered.
         let leaving = self.update.as_ref().map_or(0, |update| update.dropped);
         let wanted = goal & self.named & !leaving;
         if self.layout.can_run(wanted) && self.wanted != wanted {
@@ -256,7 +256,7 @@ impl Owner {
         let goal = if may_go(goal) { goal } else { self.in_sync };
         let pending = goal & !failed;
         let is_wanted = !self.is_named || goal != self.named;
-        // The take-over has made sure of the first superblocks.
+        // The take-over has made sure that the first superblocks may be written.
         let is_first = !self.is_named && !self.trusts_superblocks && goal == self.in_sync;
         if pending == 0 || !is_wanted || !(is_first || may_go(goal)) {
             return;
@@ -339,7 +339,7 @@ impl Owner {
         }
     }
 
-    /// Lets a missing member come back.
+    /// Lets a missing member return.
     fn tend_joining(
         &mut self,
         failed: Set,
@@ -409,7 +409,7 @@ impl Owner {
         is_due
     }
 
-    /// Now and then, bits of blocks that are equal everywhere are cleared.
+    /// Now and then clears the bits of blocks that are equal on all members.
     pub(super) fn clear_bits(&mut self, links: &mut Links, time: u64, context: &mut Context<'_>) {
         let members = self.members();
         if !self.is_serving() || !members.is_whole {

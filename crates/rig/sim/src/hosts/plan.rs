@@ -10,7 +10,7 @@ const CALM_MAX: u64 = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// A host's machine stops. Its clock goes on.
+    /// A host's machine stops, and its clock continues.
     Pause(usize),
     Crash(usize),
     /// Links of a host are cut, in one direction or both.
@@ -28,7 +28,7 @@ pub(super) enum Fault {
     SlowDevice(usize),
     StoreAway,
     SlowStore,
-    /// The store gets the record from before so many swaps; for 0, of an earlier epoch.
+    /// The store gets back its record from before so many swaps; for 0, one of an earlier epoch.
     Restore(usize),
     /// A host gives the array back.
     Release(usize),
@@ -46,13 +46,13 @@ pub(super) struct TimedFault {
 /// The settings of one host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
-    /// Thousandths of the world's time that its clock runs.
+    /// The speed of the host's clock, in thousandths of the world's.
     pub(super) rate: u64,
-    /// It takes over if the record does not change for so long.
+    /// The host takes over if the record does not change for so long.
     pub(super) patience: u64,
-    /// It gives up a member that is silent for so long.
+    /// The host gives up a member that is silent for so long.
     pub(super) give_up: u64,
-    /// Once enough members are claimed, it waits so long for the others.
+    /// Once enough members are claimed, the host waits so long for the other members.
     pub(super) grace: u64,
 }
 

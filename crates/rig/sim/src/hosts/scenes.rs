@@ -1,4 +1,4 @@
-//! Plans in which several faults meet that random plans bring together too seldom.
+//! Plans with combinations of faults that random plans draw too seldom.
 //!
 //! Where it stands: next to [`plan`](super::plan), whose plans it makes. Times and delays are
 //! drawn; the order of the faults is not.
@@ -51,7 +51,7 @@ impl Plan {
     }
 }
 
-/// The owner reaches some members and not the store, an heir reaches the others.
+/// The owner reaches some members and not the store; an heir reaches the other members.
 fn split(plan: &mut Plan, random: &mut Random) {
     use Level::{Mirror, Raid6, Raid10};
     let (level, members, owners) = *random.pick(&[
@@ -73,7 +73,8 @@ fn split(plan: &mut Plan, random: &mut Random) {
     plan.hosts[1].grace = 0;
 }
 
-/// The only member of an heir restarts, when the old owner reaches it again and the heir does not.
+/// The only member of an heir restarts, when the old owner reaches that member again and the heir
+/// does not.
 fn forgotten_mark(plan: &mut Plan, random: &mut Random) {
     let at = 2000 + random.below(1500);
     let owner =
@@ -109,7 +110,7 @@ fn flapping_member(plan: &mut Plan, random: &mut Random) {
     plan.hosts[1].grace = 0;
 }
 
-/// A member is out, and the store gets the record of an epoch in which it was in sync.
+/// A member is out, and the store gets the record of an epoch in which that member was in sync.
 fn old_record_of_a_lost_member(plan: &mut Plan, random: &mut Random) {
     plan.add((1600, 1), Fault::Haste(1));
     let cut = 3500 + random.below(500);
@@ -120,8 +121,8 @@ fn old_record_of_a_lost_member(plan: &mut Plan, random: &mut Random) {
     plan.hosts[2].grace = 0;
 }
 
-/// Two heirs have swapped and reach no member. The store gets the record from before both, and
-/// another owner gives up a member under it. Then the second heir reaches all members.
+/// Two heirs have swapped and reach no member. The store gets the record from before both swaps,
+/// and another owner gives up a member under that record. Then the second heir reaches all members.
 fn old_record_under_a_take_over(plan: &mut Plan, random: &mut Random) {
     let at = 2000 + random.below(500);
     plan.cut((at - 100, 15000), 1, 0b11);
@@ -136,12 +137,12 @@ fn old_record_under_a_take_over(plan: &mut Plan, random: &mut Random) {
     plan.hosts[0].give_up = 900;
 }
 
-/// The store gets a record without owner, although an owner came after it. That owner hears its
-/// servers late.
+/// The store gets a record without owner, although an owner came after that record. That owner gets
+/// its servers' answers late.
 fn old_release(plan: &mut Plan, random: &mut Random) {
     let at = 2000 + random.below(500);
     plan.add((at, 1), Fault::Release(0));
-    // So host 1 is the owner after it.
+    // Host 2 starts late, so host 1 is the owner after the release.
     plan.starts[2] = 4000;
     let restored = at + 2800 + random.below(500);
     plan.add((restored, 1), Fault::Restore(0));

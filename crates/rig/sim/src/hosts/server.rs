@@ -1,10 +1,10 @@
 //! The server of one member, with the shipped fence, and its device.
 //!
 //! Where it stands: takes messages from the network, and gives jobs to its device, which carries
-//! them out after a delay, in any order. Handles one claim at a time, so that durable marks only
-//! rise.
+//! them out after a delay, in any order. The server handles one claim at a time, so that durable
+//! marks only rise.
 //!
-//! A crash decides for each job with the device whether it happens. The mark survives.
+//! A crash decides for each job with the device whether the job happens. The mark survives.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,14 +37,14 @@ pub(super) struct Server {
     fence: Fence,
     /// How many faults keep the server down at present.
     crashes: u32,
-    /// Counts restarts: jobs of earlier lives are over.
+    /// Counts restarts: jobs from before the last restart are void.
     life: u64,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     is_marking: bool,
     /// Claims that wait until another claim's mark is durable.
     claims: VecDeque<ToServer>,
-    /// Claims that wait until older requests have come back from the device.
+    /// Claims that wait until the device has answered older requests.
     waiters: Vec<ToServer>,
     /// How many faults make the device fail at present.
     pub(super) errors: u32,

@@ -12,7 +12,7 @@ pub(super) struct Store {
     record: Option<Record>,
     /// Earlier records, oldest first.
     past: Vec<Option<Record>>,
-    /// Counts restorations: requests that were on their way to the store before are lost.
+    /// Counts restorations: a restoration loses the requests on their way to the store.
     life: u64,
     /// How many faults keep the store away at present.
     pub(super) absences: u32,
@@ -43,7 +43,7 @@ impl Store {
     }
 
     /// Restores the record from before the last `swaps` swaps; for 0, the last one of an earlier
-    /// epoch. False if there is none.
+    /// epoch. False if there is no such record.
     pub(super) fn restore(&mut self, swaps: usize) -> bool {
         let epoch = self.record.as_ref().map_or(0, |record| record.epoch);
         let is_earlier =

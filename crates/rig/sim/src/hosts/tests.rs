@@ -27,7 +27,7 @@ fn one_owner_at_a_time_whatever_fails() {
     ] {
         assert!(total.of(name) > 0, "{name} never happened: {:?}", total.counts);
     }
-    // A history in which no owner meets a later one shows little.
+    // A history in which no owner meets a later owner shows little.
     let lived = total.of("histories-with-an-old-owner-alive");
     assert!(lived * 2 > total.worlds, "{lived} of {}", total.worlds);
 }

@@ -31,7 +31,7 @@ const LAST: u64 = 3_000;
 enum Event {
     Tick(Process),
     Sent(Sent),
-    /// A client of a host asks for something.
+    /// A client of a host submits a request.
     Client(usize),
     Begins(usize),
     Ends(usize),
@@ -52,7 +52,7 @@ pub(super) struct World {
     servers: Vec<Server>,
     store: Store,
     rule: Rule,
-    /// For each host, when its machine goes on.
+    /// For each host, when its paused machine continues.
     awake_at: Vec<u64>,
     /// Faults that have begun and not ended.
     active: Vec<bool>,
@@ -127,7 +127,7 @@ impl World {
         self.tally.cycles += 1;
     }
 
-    /// The last reads, and the comparison of the disks.
+    /// Runs the last reads, and compares the disks.
     fn finish(&mut self) {
         self.has_clients = false;
         self.run_until(self.now + LAST);
@@ -322,7 +322,7 @@ impl World {
             Sent::FromStore(process, _) => (process.host, None, false),
         };
         if self.is_cut(host, member, is_towards) {
-            // The network sends it again, until the link is whole.
+            // The network sends the message again, until the link is whole.
             let again = self.now + 50 + self.random.below(300);
             return self.at(again, Event::Sent(sent));
         }

@@ -121,7 +121,7 @@ impl World {
         let (design, now) = (self.metadata.design, self.clock.now);
         let machines = &mut self.engine.machines;
         let id = MemberId(machines.members.len() as u16);
-        // Its superblock calls the disk a spare until the array writes another.
+        // The new disk's superblock calls it a spare until the array writes another superblock.
         let mut superblock = design.superblock(disk);
         superblock.state.role = Role::Spare;
         machines.members.push(Member { disk, superblock });

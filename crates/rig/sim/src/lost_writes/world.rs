@@ -7,7 +7,7 @@ use super::Loss;
 use crate::world::World;
 
 impl World {
-    /// The array reported these sectors lost. `released`: requests whose payload it released
+    /// The array reported these sectors lost. `released`: requests whose payload the array released
     /// together with the report.
     pub(crate) fn lose_sectors(&mut self, (start, sectors): (u64, u64), released: &[RequestId]) {
         for sector in start..start + sectors {

@@ -18,7 +18,7 @@ use crate::world::World;
 impl World {
     /// The engine writes a metadata area of a member other than the superblock. `index`, `start`
     /// and `data` are the disk, the first sector and the bytes to store. With `fails` the disk
-    /// stores any part.
+    /// stores any part of the data.
     pub(crate) fn write_area(
         &mut self,
         member: MemberId,

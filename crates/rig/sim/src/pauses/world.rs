@@ -1,4 +1,4 @@
-//! The world's pausing disks: before a disk answers again, all else must have proceeded without it.
+//! The world's pausing disks: before a disk answers again, all other work must have proceeded.
 
 use braid_engine::array::{MemberId, MetadataArea, Notice};
 use braid_engine::cause::{Cause, RequestKind};
@@ -21,14 +21,14 @@ const FIRST_ORDINAL: u64 = 4000;
 const PERCENT: u64 = 60;
 
 /// Far more steps than all reads take. Once the disk's member sits out, steps in which the schedule
-/// draws a stalled event do not count, because nearly all draws can be such.
+/// draws a stalled event do not count, because nearly all draws can be of stalled events.
 const STEPS_MAX: u32 = 20_000;
 /// Limit for draws of stalled events. A schedule draws another event long before.
 const DRAWS_MAX: u32 = 1_000_000;
 
 /// The driver's time limit for a member that answers nothing.
 const SILENCE_MS: u64 = 8000;
-/// So many steps after its pause, a disk whose member was away tries to return.
+/// How many steps after its pause a disk whose member was away tries to return.
 const RETURN_TRIES: [u64; 3] = [60, 300, 1500];
 
 impl World {
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// A paused disk is about to answer again: checks that no request has to wait for it.
+    /// A paused disk is about to answer again: checks that no request has to wait for the disk.
     pub(crate) fn goes_on(&mut self, disk: usize) {
         if self.is_away(disk) {
             self.serve_all(disk);

@@ -53,7 +53,7 @@ struct CrashState<'a> {
     of: &'a LogHistory,
     disks: Vec<Platter>,
     allowed: Vec<AllowedValues>,
-    /// Whether a bad-block log names the bad sector. If not, the replay finds it by reading it.
+    /// Whether a bad-block log names the bad sector. If not, the replay finds it by a read.
     is_bad_logged: bool,
 }
 

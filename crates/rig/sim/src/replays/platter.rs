@@ -106,7 +106,7 @@ impl Platter {
 pub(super) struct PoweredDisks<'a> {
     pub(super) disks: &'a mut [Platter],
     ops_left: usize,
-    /// The number of operations, with those that came too late.
+    /// The number of operations, including those that came after power had failed.
     pub(super) ops: usize,
 }
 
@@ -115,7 +115,7 @@ impl<'a> PoweredDisks<'a> {
         Self { disks, ops_left, ops: 0 }
     }
 
-    /// Carries an operation out, while power lasts. The replay takes it for done in any case.
+    /// Carries an operation out, while power lasts. The replay takes every operation for done.
     pub(super) fn operate(&mut self, disk: usize, operation: impl FnOnce(&mut Platter)) -> bool {
         self.ops += 1;
         if self.ops_left > 0 {

@@ -45,8 +45,8 @@ impl World {
         self.start_flight(operation, (start, sectors), payload, None)
     }
 
-    /// Submits a request in whole sectors to the engine. If `call` is given, it is a step of that
-    /// request in bytes.
+    /// Submits a request in whole sectors to the engine. If `call` is given, the request is a step
+    /// of that request in bytes.
     pub(crate) fn start_flight(
         &mut self,
         operation: Operation,

@@ -253,7 +253,7 @@ impl World {
         }
         let Request { start, sectors, .. } = flight.request;
         if matches!(flight.purpose, Purpose::ReadAll) && result.is_err() && sectors > 1 {
-            // The sectors that fail are found by themselves.
+            // The read is repeated in halves, to find the sectors that fail.
             let half = sectors / 2;
             self.issue(run, Operation::Read, (start.0, half), Purpose::ReadAll);
             let rest = (start.0 + half, sectors - half);
@@ -368,7 +368,7 @@ impl World {
                     assert!(may_fail, "a write of {range:?} fails: {result:?}");
                     self.tally.count("write-next-to-lost-failed");
                     self.model.end(range, id.0, (began, now), End::Unsure);
-                    // A part of the write may have healed some.
+                    // A part of the failed write may have healed some sectors.
                     self.may_be_healed(written);
                     return;
                 }
@@ -387,8 +387,8 @@ impl World {
         self.endangered.extend(healed);
     }
 
-    /// Whether a write may fail: in the old shape no batch can make the parity of a strip in which
-    /// too much is unreadable, and no log says so.
+    /// Whether a write may fail. In the old shape no batch can make the parity of a strip in which
+    /// too much is unreadable, and no log names these sectors.
     fn may_fail_write(&self, written: &Range<u64>) -> bool {
         let shapes = [self.change.geometry_before(), self.change.geometry_after()];
         let is_next_to = |sector: u64| {

@@ -30,7 +30,7 @@ use crate::random::Random;
 const METADATA_SECTORS: u64 = 96;
 /// Unused sectors after the data.
 const END_SECTORS: u64 = 8;
-/// Metadata 0.90 begins at a multiple of so many sectors, at least as far from the end.
+/// A 0.90 superblock begins at a multiple of so many sectors, at least as far from the disk's end.
 const V0_RESERVED_SECTORS: u64 = 128;
 /// The array's UUID.
 pub(super) const UUID: [u8; 16] = [0xB7; 16];
@@ -62,8 +62,8 @@ const CHANGES: &[Row] = &[
     (Level::Raid5, (5, 16), (3, 8, None), 176),
 ];
 
-/// The changes of a RAID-0. Its members have no room behind their data, so none gets fewer members;
-/// a turn does.
+/// The changes of a RAID-0. Its members have no room behind their data, so no change goes to fewer
+/// members; only a turn does.
 const STRIPED: &[Row] = &[
     (Level::Raid0, (3, 8), (4, 8, None), 128),
     (Level::Raid0, (2, 8), (4, 8, None), 136),
@@ -72,7 +72,7 @@ const STRIPED: &[Row] = &[
     (Level::Raid0, (2, 16), (3, 8, None), 176),
 ];
 
-/// md's number for two copies in neighbouring slots, the second one in the row below.
+/// md's layout number for two copies in neighbouring slots, the second copy in the row below.
 const OFFSET_2: u32 = 0x1_0201;
 
 /// The changes of a RAID-10. Copies move only into free space.
@@ -141,7 +141,7 @@ impl Change {
         let version = *random.pick(versions);
         let first_number = *random.pick(&[0, 0, 0, LONG_FROM]);
         let first_number = if version == Version::V0_90 { 0 } else { first_number };
-        // Metadata 1.0 and 0.90 stand at the end: no sector is free before the data.
+        // Metadata 1.0 and 0.90 are at the disk's end: no sector is free before the data.
         let has_room = matches!(version, Version::V1_1 | Version::V1_2) && random.chance(70);
         let steps = if has_room { steps } else { 0 };
         let bit_sectors = *random.pick(&[0, 0, 8, 16, 64]);
@@ -170,7 +170,7 @@ impl Change {
         change
     }
 
-    /// Larger members: more of each is used, and the new part is resynced.
+    /// A change to larger members: more of each member is used, and the new part is resynced.
     pub(super) fn any_larger(random: &mut Random) -> Self {
         let row = *random.pick(&[
             (Level::Raid5, (3, 8), (3, 8, None), 128),
@@ -194,7 +194,7 @@ impl Change {
         let mut change =
             Self::of(row, (steps, version, first_number), |_| *random.pick(&[0, 0, 8, 24]));
         if change.before.0 == change.after.0 && random.chance(30) {
-            // Room is behind the data only.
+            // Free sectors are behind the data only.
             change.version = Version::V1_0;
             std::mem::swap(&mut change.free_sectors, &mut change.behind_sectors);
         }
@@ -289,8 +289,8 @@ impl Change {
         }
     }
 
-    /// Whether a reshape that is under way may record this position: md takes those where rows of
-    /// the shape ahead begin, with the larger chunk, and those behind the sectors of both shapes.
+    /// Whether a reshape that is under way may record this position. md accepts positions where
+    /// rows of the shape ahead begin, with the larger chunk, or behind both shapes' sectors.
     pub(super) fn is_position(&self, position: u64, backwards: bool) -> bool {
         let is_way_back = backwards != self.begins_backwards.unwrap_or(self.shrinks());
         let chunk = u64::from(self.before.1.max(self.after.1));
@@ -306,7 +306,7 @@ impl Change {
         }
     }
 
-    /// Whether the new shape holds less.
+    /// Whether the new shape has fewer sectors than the old one.
     pub(super) fn shrinks(&self) -> bool {
         self.geometry_after().capacity_sectors() < self.geometry_before().capacity_sectors()
     }
@@ -358,7 +358,7 @@ impl Change {
         !self.is_at_once() && says_direction
     }
 
-    /// Whether no data moves.
+    /// Whether the change moves no data.
     pub(super) fn is_at_once(&self) -> bool {
         self.level_after.is_some() || self.size_after.is_some()
     }
@@ -368,7 +368,7 @@ impl Change {
         self.size_after.is_some()
     }
 
-    /// Whether windows may overwrite what they read: their copies go to a file.
+    /// Whether windows may overwrite the sectors that they read: their copies go to a file.
     pub(super) fn can_copy(&self) -> bool {
         self.free_sectors.iter().chain(&self.behind_sectors).any(|free| *free < 32)
     }
@@ -405,7 +405,7 @@ impl Change {
         !self.is_striped() && self.superblock(0).device.bad_block_log.is_some()
     }
 
-    /// Members that the level tolerates to lose.
+    /// How many lost members the level tolerates.
     pub(super) fn tolerated(&self) -> u16 {
         match self.level {
             Level::Raid0 => 0,
@@ -442,7 +442,7 @@ impl Change {
         (0..self.disk_count()).map(disk).collect()
     }
 
-    /// First sector of a disk's data at the beginning.
+    /// First sector of a disk's data before the change.
     pub(super) fn data_offset(&self, disk: u16) -> u64 {
         match self.version {
             Version::V0_90 | Version::V1_0 => 0,

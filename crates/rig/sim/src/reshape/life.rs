@@ -41,7 +41,7 @@ use crate::open::{
 use crate::random::{Random, mix};
 use crate::tally::Tally;
 
-/// Steps after which a run that is not over hangs.
+/// A run that takes more steps than this hangs.
 const STEPS_MAX: u64 = 2_000_000;
 /// Steps after which an array without clients is at rest.
 const SETTLING_STEPS: u64 = 20_000;
@@ -52,7 +52,7 @@ const REQUESTS_MAX: u64 = 2_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
-    /// A change of shape was asked for.
+    /// A change of shape was requested.
     Asked,
     /// Nothing is left to do but the last read, which begins when no request is in flight.
     Calming,
@@ -81,12 +81,12 @@ impl World {
     pub(super) fn new(change: Change, plan: Plan, seed: u64) -> Self {
         let mut disks = change.disks();
         let geometry = change.geometry_before();
-        // Bad sectors lie on one disk only: its redundancy is on the other disks.
+        // Bad sectors are on one disk only: their redundancy is on the other disks.
         let bad: Vec<_> = plan.unreadable.iter().map(|at| places(&geometry, *at)[0]).collect();
         let of_first = bad.iter().filter(|(slot, _)| *slot == bad[0].0);
         of_first.for_each(|(slot, place)| mark_bad(&mut disks, &change, *slot, place.0));
         let mut unreadable = BTreeSet::new();
-        // Clients can write all of the row.
+        // Whether clients can write all sectors of the strip.
         let is_whole = |sector: &&u64| {
             Strip::of(&geometry, **sector).sectors().all(|other| other < change.size())
         };
@@ -141,7 +141,7 @@ impl World {
         self.change.size()
     }
 
-    /// Lives the whole life. The run ends early if assembly rightly refuses the array.
+    /// Runs the array's whole life. The run ends early if assembly rightly refuses the array.
     pub(super) fn live(&mut self) {
         loop {
             self.tally.cycles += 1;
@@ -195,7 +195,7 @@ impl World {
         (0..self.disks.len()).filter(|disk| !self.disks[*disk].ills.gone).collect()
     }
 
-    /// A dirty array that lacks a member may have torn rows.
+    /// Checks a refusal: a dirty array that lacks a member may have torn rows.
     fn check_refusal(&mut self, refusal: &Refusal) {
         let is_degraded = self.present().len() < self.disks.len();
         let is_write_hole = matches!(refusal, Refusal::DirtyAndDegraded(_));
@@ -276,7 +276,7 @@ impl World {
         // A disk that died since it was probed fails its first request; a machine begins by itself.
         run.machines.array.handle_timeout(self.now);
         self.drain_array(&mut run);
-        // The border of a window that moves from its copy is there before any client.
+        // The border of a window that moves from its copy exists before any client's request.
         while let Some(task) = run.tasks.pop_front() {
             self.carry_out(&mut run, task);
         }
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// Notes the shape that the array is on its way to.
+    /// Notes the shape that the array's reshape leads to.
     fn note_opened(&mut self, assembled: &AssembledArray) {
         self.asked = assembled.reshape.as_ref().map(|reshape| reshape.backwards);
         let Some(reshape) = &assembled.reshape else { return };
@@ -358,7 +358,7 @@ impl World {
                     self.doubted.clear();
                     self.read_all(run);
                     self.drain(run);
-                    // A reshape that turned round may not have come to all lost sectors.
+                    // A reshape that turned round may not have reached all lost sectors.
                     let has_come = self.tally.of("turned-round") == 0 && self.change.has_logs();
                     if self.plan.missing.is_empty() && has_come {
                         self.heal_sectors(run, &assembled.geometry);
@@ -404,8 +404,8 @@ impl World {
         }
     }
 
-    /// The stage after a window failed while a turn was asked for: the array may have forgotten it,
-    /// and then the operator asks again.
+    /// The stage after a window failed while a turn was requested: the array may have forgotten the
+    /// turn, and then the operator requests it again.
     fn asked_still(&mut self, run: &Running) -> Stage {
         if run.machines.array.may_change_shape().is_err() {
             return Stage::Asked;
@@ -425,7 +425,7 @@ impl World {
         self.drain_array(run);
     }
 
-    /// Takes the first notice that fits.
+    /// Removes the first notice that `fits` accepts; false if there is none.
     fn takes(&self, run: &mut Running, fits: impl Fn(&Notice) -> bool) -> bool {
         let found = run.notices.iter().position(fits);
         found.map(|index| run.notices.remove(index)).is_some()
@@ -440,7 +440,7 @@ impl World {
             self.has_asked_to_finish = true;
             self.goal = Some(assembled.geometry.clone());
         }
-        // Without logs a resync stops at what it cannot make, and none runs without a member.
+        // Without logs a resync stops at sectors that it cannot make; without a member none runs.
         let is_stuck =
             self.takes(run, |one| matches!(one, Notice::JobEnded { end: JobEnd::Unreadable, .. }));
         if is_stuck {
@@ -468,7 +468,7 @@ impl World {
         }
         let (change, is_in_place) = match self.proposal(run) {
             Ok(proposal) => proposal,
-            // A spare was needed for a lost member: the array stays as it is.
+            // A spare was needed for a lost member: the array keeps its shape.
             Err(WishError::TooFewSpares { .. } | WishError::Degraded) => {
                 let is_fewer = self.tally.of("disk-dies") > 0 || self.is_torn();
                 assert!(is_fewer, "there are spares");
@@ -558,7 +558,8 @@ impl World {
         }
     }
 
-    /// A window failed at sectors that no disk gives: clients write them, and the reshape goes on.
+    /// A window failed at sectors that no disk gives: clients write them, and the reshape
+    /// continues.
     fn heal_window(&mut self, run: &mut Running) {
         let is_in_doubt = self.has_crashed() && !self.doubted.is_empty();
         let is_in_doubt = is_in_doubt || self.has_crashed() && !self.plan.lost.is_empty();
@@ -594,7 +595,7 @@ impl World {
         }
     }
 
-    /// Lets the array come to rest: logs no longer name what was written.
+    /// Runs until the array is at rest: logs no longer name the sectors that were written.
     fn settle(&mut self, run: &mut Running) {
         let crashes = std::mem::take(&mut self.plan.crashes);
         for _ in 0..SETTLING_STEPS {
@@ -605,7 +606,7 @@ impl World {
         self.plan.crashes = crashes;
     }
 
-    /// Lets requests end. A crash that is due comes after that.
+    /// Runs until all requests have ended. A crash that is due comes after that.
     fn drain(&mut self, run: &mut Running) {
         let crashes = std::mem::take(&mut self.plan.crashes);
         while !run.is_idle() {
@@ -696,7 +697,7 @@ impl World {
         Ok((proposal.change, is_in_place))
     }
 
-    /// Checks that all present members' superblocks have the shape that was asked for, durably.
+    /// Checks that all present members' superblocks have the requested shape, durably.
     fn check_shape_recorded(&self, run: &Running) {
         for id in run.machines.array.members() {
             let disk = &self.disks[run.machines.members[usize::from(id.0)].disk];
@@ -709,7 +710,7 @@ impl World {
 
     pub(super) fn read_all(&mut self, run: &mut Running) {
         let regions = run.gate.regions;
-        // Before a reshape to fewer members no client reads what only the old shape has.
+        // Before a reshape to fewer members no client reads sectors that only the old shape has.
         let is_of_model = self.goal.is_none() || self.change.is_at_once();
         let size = if regions.is_reshaping() || is_of_model {
             self.size()
@@ -717,7 +718,7 @@ impl World {
             let view = &run.machines.shards[0].view;
             view.geometry.capacity_sectors()
         };
-        // A read fails as a whole: sectors that may fail are read alone.
+        // A read fails as a whole, so sectors that may fail are read alone.
         let alone: BTreeSet<u64> = self.may_fail().filter(|sector| *sector < size).collect();
         let mut start = 0;
         for end in alone.iter().copied().chain([size]) {
@@ -860,7 +861,7 @@ impl World {
         let in_sync = |one: &Option<Occupant>| one.clone().filter(Occupant::is_in_sync);
         let is_whole = assembled.slots.iter().all(|one| in_sync(one).is_some());
         // Sectors that no client has written keep their bytes, and parity fits them. A missing disk
-        // may hold any.
+        // may hold any bytes.
         let is_unwritten = self.change.is_at_once();
         let unwritten = self.size()..geometry.capacity_sectors();
         for sector in unwritten.filter(|_| is_unwritten && is_whole) {
@@ -872,7 +873,7 @@ impl World {
         }
         let image = image(geometry, &content);
         let chunk = u64::from(geometry.chunk_sectors());
-        // No client has written what was lost in the new part.
+        // No client has written the sectors that were lost in the new part.
         let place = |sector: &u64| places(geometry, *sector)[0].1.0 / chunk;
         let ends = geometry.capacity_sectors();
         let lost_rows: BTreeSet<u64> = self.endangered.range(..ends).map(place).collect();
@@ -906,7 +907,7 @@ impl World {
     }
 }
 
-/// Whether a window failed as the process lacked memory, or the state folder was full.
+/// Whether a window failed because the process lacked memory, or the state folder was full.
 fn is_short(notice: &Notice) -> bool {
     matches!(notice, Notice::JobEnded { end: JobEnd::Unwritten, .. })
 }

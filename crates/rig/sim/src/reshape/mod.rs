@@ -5,7 +5,7 @@
 //! and the simulator's disks, memory and model. [`explore`] runs a random life, and
 //! [`explore_crashes`] repeats one small life with a crash before every effect at a disk.
 //!
-//! Parity logs are not here.
+//! Arrays here have no parity logs.
 //!
 //! ```text
 //!   seed ─▶ kinds, plan ─▶ life ── open, serve, crash ──▶ disks compared with the content's image
@@ -18,7 +18,7 @@
 //!   [check: arrays_that_change_their_shape_keep_what_clients_wrote]
 //!   [check: a_raid0_that_changes_its_shape_keeps_what_clients_wrote]
 //!   [check: a_raid10_that_changes_its_shape_keeps_what_clients_wrote].
-//! - The same after a crash before any effect
+//! - Clients read what they wrote after a crash before any effect, too
 //!   [check: a_reshape_survives_a_crash_before_any_effect].
 
 mod clients;
@@ -44,7 +44,7 @@ use world::World;
 /// Power cuts before each effect, each with other losses.
 const POWER_CUTS: u64 = 3;
 
-/// The family of arrays whose lives run.
+/// The family of arrays whose lives are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeFamily {
     /// Arrays with parity, take-overs included.
@@ -102,8 +102,8 @@ pub fn explore(family: ShapeFamily, seed: u64) -> Tally {
     world.tally
 }
 
-/// Repeats a life of the smallest array, each time with a crash before another effect at a disk:
-/// a kill, and power cuts. Returns the sum of all lives; `part` is one of how many.
+/// Repeats a life of the smallest array, each time with a crash before another effect at a disk: a
+/// kill, and power cuts. Returns the sum of all lives; `(part, parts)` runs one of so many shares.
 ///
 /// # Panics
 /// At the first error, with a description.
@@ -121,8 +121,8 @@ pub fn explore_crashes(seed: u64, (part, parts): (u64, u64)) -> Tally {
 /// A change of shape and a plan, from a seed.
 type Story = fn(u64) -> (Change, Plan);
 
-/// As [`explore_crashes`], with crashes before writes of superblocks only, and fewer power cuts.
-/// Repeats the smallest array's life, and one with lost sectors.
+/// Repeats lives as [`explore_crashes`] does, with crashes before writes of superblocks only, and
+/// fewer power cuts. Repeats the smallest array's life, and a life with lost sectors.
 ///
 /// # Panics
 /// At the first error, with a description.
@@ -179,8 +179,8 @@ fn crash_before((seed, story): (u64, Story), at: u64, power_cuts: u64) -> Tally 
     total
 }
 
-/// A life in which a disk cannot read many sectors, and disks delay most writes in the
-/// old shape: there a late repair would meet sectors of the new one.
+/// A life in which a disk cannot read many sectors, and disks delay most writes in the old shape. A
+/// late repair in that shape would meet sectors of the new one.
 fn explore_unreadable(seed: u64) {
     let size = Change::smallest(false).geometry_before().capacity_sectors();
     let unreadable = (0..size).filter(|at| mix(at ^ seed << 32).is_multiple_of(3)).collect();
@@ -189,7 +189,7 @@ fn explore_unreadable(seed: u64) {
 }
 
 /// A life in which sectors of one disk cannot be read, and a crash leaves all parity in doubt. The
-/// crash comes later every fourth time.
+/// crash comes later with every fourth `number`.
 fn explore_doubted(number: u64) {
     let (life, crash_at) = (number % 4, 100 + number / 4 * 10);
     let size = Change::smallest(false).geometry_before().capacity_sectors();
@@ -199,7 +199,7 @@ fn explore_doubted(number: u64) {
     World::new(Change::smallest(false), plan, life).live();
 }
 
-/// Lives that notice most planted bugs of a reshape.
+/// Runs lives that notice most planted bugs of a reshape.
 ///
 /// # Panics
 /// At the first error.
@@ -207,7 +207,7 @@ pub fn tell() {
     (0..80).for_each(|seed| _ = explore(ShapeFamily::Parity, seed));
 }
 
-/// Lives that notice the planted bugs which few lives meet.
+/// Runs lives that notice the planted bugs which few lives meet.
 ///
 /// # Panics
 /// At the first error.
@@ -215,7 +215,7 @@ pub fn tell_of_rare() {
     (80..400).for_each(|seed| _ = explore(ShapeFamily::Parity, seed));
 }
 
-/// Lives in which sectors are on no disk, cannot be read, or are in doubt.
+/// Runs lives in which sectors are on no disk, cannot be read, or are in doubt.
 ///
 /// # Panics
 /// At the first error.
@@ -227,8 +227,8 @@ pub fn tell_of_lost() {
     (0..4).for_each(|seed| _ = explore_lost_copies(seed));
 }
 
-/// Lives with a crash before each write of a superblock. Each is repeated a hundred times, so here
-/// are those alone that notice a planted bug; `braid-sim reshape --torn` runs others.
+/// Runs lives with a crash before each write of a superblock. Each is repeated a hundred times, so
+/// only lives that notice a planted bug are here; `braid-sim reshape --torn` runs others.
 ///
 /// # Panics
 /// At the first error.

@@ -31,17 +31,17 @@ pub(super) struct Plan {
     pub(super) missing: Vec<usize>,
     /// Sectors of progress at which the reshape turns round.
     pub(super) turns: Vec<u64>,
-    /// The turn that was asked for and waits for a window to end.
+    /// The turn that was requested and waits for a window to end.
     pub(super) asked_turn: Option<u64>,
     /// Array sectors that some disk cannot read at first.
     pub(super) unreadable: Vec<u64>,
-    /// Array sectors whose strips cannot be read by as many disks as lose them.
+    /// Array sectors that are lost because too many disks cannot read their strips.
     pub(super) lost: Vec<u64>,
-    /// Pieces, so many, that fail as the process lacks memory.
+    /// How many pieces fail because the process lacks memory.
     pub(super) short_of_memory: u32,
-    /// Copies of windows, so many, that fail as the state folder is full.
+    /// How many copies of windows fail because the state folder is full.
     pub(super) copies_fail: u32,
-    /// Most requests of clients at once.
+    /// Most requests of clients in flight at once.
     pub(super) clients: usize,
     /// Steps of clients before the reshape begins.
     pub(super) steps_before: u64,
@@ -123,7 +123,7 @@ impl Plan {
         for _ in 0..turns {
             plan.turns.push(random.below(size + size / 4));
         }
-        // Mostly members of the old shape, which have data from the beginning.
+        // Mostly draws from members of the old shape, which have data from the beginning.
         let slots = if random.chance(70) { change.slots_before() } else { change.disk_count() };
         let slots = u64::from(slots);
         match random.below(13) {
@@ -163,7 +163,7 @@ impl Plan {
             }
             9..11 if !change.is_at_once() => {
                 plan.lost = (0..1 + random.below(4)).map(|_| random.below(size)).collect();
-                // An early answer to a write that no batch can carry out is lost.
+                // A write that was acknowledged early and that no batch can carry out is lost.
                 plan.writes_back = false;
                 if random.chance(30) {
                     plan.missing = vec![random.below(change.slots_before().into()) as usize];

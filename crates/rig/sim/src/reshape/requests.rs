@@ -22,7 +22,8 @@ pub(super) enum Purpose {
     PartRead(MovedPiece, UnreadableSearch, Range<u64>, Vec<u8>),
     /// The read of a window that begins here and is to be copied.
     WindowRead(u64),
-    /// The read of a part of that window: its start, the search, and the bytes so far.
+    /// The read of a part of a window to be copied: the window's start, the search, its bytes so
+    /// far.
     WindowPartRead(u64, UnreadableSearch, Vec<u8>),
     /// The write of the piece that begins here, with these lost sectors.
     PieceWritten(u64, Vec<Range<u64>>),

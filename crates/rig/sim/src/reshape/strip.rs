@@ -72,7 +72,7 @@ impl Strip {
     }
 }
 
-/// The sectors that are lost with these in either shape: those on missing disks in their strips.
+/// The sectors lost with `lost` in either shape: those on missing disks in the strips of `lost`.
 pub(super) fn also_lost(
     shapes: &[Geometry],
     missing: &[usize],

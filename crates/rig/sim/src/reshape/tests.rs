@@ -83,7 +83,7 @@ fn a_raid10_that_changes_its_shape_keeps_what_clients_wrote() {
     }
 }
 
-/// A share of the crash points; `braid-sim reshape --crashes` tries them all.
+/// Tries a share of the crash points; `braid-sim reshape --crashes` tries them all.
 #[test]
 fn a_reshape_survives_a_crash_before_any_effect() {
     let mut total = explore_crashes(0, (0, 12));

@@ -141,7 +141,7 @@ impl World {
         run.push(Event::CopyWrite { writes });
     }
 
-    /// One write of the copy is durable; the next follows.
+    /// One write of the copy is durable; the next write follows.
     pub(super) fn copy_write(&mut self, run: &mut Running, mut writes: VecDeque<(u64, Vec<u8>)>) {
         let (offset, data) = writes.pop_front().expect("a write is due");
         self.copy.disk().put(offset / SECTOR as u64, &padded(data), true);

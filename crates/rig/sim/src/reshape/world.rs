@@ -108,7 +108,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// Whether a disk does something: a crash can come right before it.
+    /// Whether the event makes a disk act: a crash can come right before such an event.
     pub(super) fn is_at_disk(&self) -> bool {
         match self {
             Self::Io { io, .. } => io.operation.is_write(),
@@ -144,7 +144,7 @@ pub(super) struct Running {
     pub(super) starts: Vec<[u64; 2]>,
     pub(super) pending: [Vec<Event>; 4],
     /// Writes that a disk delays, each until a step. They happen at the latest when nothing else
-    /// can.
+    /// can happen.
     pub(super) delayed: Vec<(u64, Event)>,
     pub(super) tasks: VecDeque<Task>,
     pub(super) gate: Gate,
@@ -202,7 +202,7 @@ impl Running {
         }
     }
 
-    /// The disk of a request, and its first sector there.
+    /// The disk of a request, and the request's first sector on that disk.
     fn place_of(&self, shard: usize, io: &MemberIo) -> (usize, u64) {
         let is_after = self.machines.regions.is_after(ShardIndex(shard as u16));
         let member = usize::from(io.member.0);
@@ -262,7 +262,7 @@ pub(super) struct World {
     pub(super) next_request: u64,
     /// Decides the order of effects, and the requests.
     pub(super) random: Random,
-    /// Decides what crashes leave.
+    /// Decides which writes survive crashes.
     pub(super) fate: Random,
     pub(super) tally: Tally,
     /// Array sectors that no disk has, until a client writes them: their reads fail.
@@ -270,7 +270,7 @@ pub(super) struct World {
     /// Array sectors whose reads may fail until a client writes them: they may have no place but a
     /// missing disk, next to an unreadable sector.
     pub(super) endangered: BTreeSet<u64>,
-    /// Sectors of a window in place that failed midway: requests there fail.
+    /// Sectors of a window in place that failed midway: requests to these sectors fail.
     pub(super) closed: Option<Range<u64>>,
     /// Array sectors that one disk cannot read. Their reads may fail while parity is in doubt.
     pub(super) doubted: BTreeSet<u64>,
@@ -279,7 +279,7 @@ pub(super) struct World {
     pub(super) asked: Option<bool>,
     /// The numbers of effects that were writes of superblocks.
     pub(super) superblock_effects: Vec<u64>,
-    /// The shape that the reshape leads to, once one was opened.
+    /// The shape that the reshape leads to, once a reshape was opened.
     pub(super) goal: Option<Geometry>,
     /// Superblocks to write while a RAID-0 is stopped, each with its disk.
     pub(super) direct_change: Vec<(usize, Superblock)>,
@@ -336,7 +336,7 @@ impl World {
         StepResult::Something
     }
 
-    /// Counts an effect at a disk, and lets planned faults happen. True if a crash comes before it.
+    /// Counts an effect at a disk, and lets planned faults happen. True if a crash comes first.
     pub(super) fn comes_to_disk(&mut self) -> bool {
         self.effects += 1;
         while let Some((_, disk)) = self.plan.losses.pop_if(|(at, _)| *at <= self.effects) {

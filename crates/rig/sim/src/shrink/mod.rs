@@ -75,7 +75,7 @@ pub fn shrink(settings: &Settings, goes_on: &mut dyn FnMut() -> bool) -> Option<
     shrink_prepared(settings, |_| {}, goes_on)
 }
 
-/// As `shrink`. `prepare` changes each world before it runs.
+/// Shrinks a failing run as `shrink` does. `prepare` changes each world before it runs.
 fn shrink_prepared(
     settings: &Settings,
     prepare: fn(&mut World),
@@ -155,7 +155,7 @@ impl Shrinker<'_> {
         self.attempt(settings);
     }
 
-    /// Whether a run with these settings fails in the same way. Then it is the new best run.
+    /// Whether a run with these settings fails in the same way. If so, it is the new best run.
     fn attempt(&mut self, settings: Settings) -> bool {
         self.is_over = self.is_over || !(self.goes_on)();
         if self.is_over {
@@ -176,7 +176,7 @@ impl Shrinker<'_> {
         self.came.iter().filter(is_of).copied().collect()
     }
 
-    /// Leaves out the cycles after the one that fails.
+    /// Leaves out the cycles after the cycle that fails.
     fn end_sooner(&mut self) {
         let Some(last) = self.came.iter().map(|number| number.cycle).max() else { return };
         if last + 1 < self.best.cycles {

@@ -67,8 +67,8 @@ pub(super) struct Doubt {
     /// Hash of the sets of disks that are out or unsure.
     pub(super) standing: u64,
     pub(super) knowledge: u64,
-    /// Hash of these sets and of the model after the end of the process alone. `knowledge` is the
-    /// hash after a power cut.
+    /// Hash of the disks that are out or unsure, and of the model after the end of the process
+    /// alone. `knowledge` is this hash after a power cut.
     pub(super) knowledge_killed: u64,
     /// Hook for tests: distorts the model before a power cut. The checkers must notice that.
     pub(super) distort: fn(&mut Model),
@@ -97,7 +97,8 @@ impl Doubt {
         }
     }
 
-    /// Begins another telling. The first cells are the superblocks, given as disk and sector.
+    /// Begins another telling (one run of a story). The first cells are the superblocks, given as
+    /// disk and sector.
     pub(super) fn begin(&mut self, superblocks: &[(usize, u64)]) {
         for cell in self.cells.drain(..) {
             self.places[cell.disk][cell.sector as usize] = NONE;

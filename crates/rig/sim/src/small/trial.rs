@@ -54,7 +54,7 @@ impl Trial {
         Self { world, held: Vec::new(), decisions: BTreeMap::new() }
     }
 
-    /// Begins another telling: resets the disks.
+    /// Begins another telling (one run of a story): resets the disks.
     pub(super) fn begin(&mut self, stage: &Stage) {
         stage.reset(&mut self.world.disks);
         self.held.clear();

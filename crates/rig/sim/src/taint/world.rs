@@ -1,5 +1,5 @@
 //! The world's lying disks: it tracks which sectors may be wrong because of lies, and checks that
-//! an offline check finds them.
+//! an offline check finds these sectors.
 
 use std::collections::BTreeSet;
 

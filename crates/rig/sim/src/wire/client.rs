@@ -32,8 +32,8 @@ impl ClientEnd {
 }
 
 impl World {
-    /// A client sends something. During the negotiation it waits, unless it breaks the protocol or
-    /// the connection.
+    /// A client takes an action. During the negotiation the action waits, unless it breaks the
+    /// protocol or the connection.
     pub(crate) fn say(&mut self, index: usize, say: ClientAction) {
         let at = self.clock.step;
         let size_bytes = self.geometry.capacity_sectors() * SECTOR as u64;

@@ -147,7 +147,7 @@ impl Fragments {
         let below = |bound: usize, random: &mut Random| 1 + random.below(bound as u64) as usize;
         match self {
             Self::Whole => left,
-            // Long payloads come in long fragments, so that they end.
+            // Long payloads come in long fragments, so that their delivery ends.
             Self::Short if left < 600 => below(left.min(29), random),
             Self::Short | Self::Any => below(left, random),
         }
@@ -157,7 +157,7 @@ impl Fragments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// The server reads no more requests. Pending replies still go out.
+    /// The server reads no more requests. Pending replies are still sent.
     Leaving,
     Closed,
 }

@@ -24,7 +24,7 @@ impl World {
             goal: *random.pick(&[Goal::Transmit, Goal::Transmit, Goal::TransmitByExportName]),
             start_tls: false,
             structured_replies,
-            // Not drawn from `random`, so that old seeds keep their worlds.
+            // `extended_headers` is not drawn from `random`, so that old seeds keep their worlds.
             extended_headers: structured_replies && index % 2 == 1,
             allocation_context: structured_replies && random.chance(70),
         };

@@ -99,8 +99,8 @@ fn a_mirror_is_levelled_with_what_was_read() {
                     bench.bad_sectors.insert((MemberId(slot.0), place.0));
                 }
             }
-            // Reads return the first good copy. The resync must give that copy's bytes to the
-            // others.
+            // Reads return the first good copy. The resync must give that copy's bytes to the other
+            // copies.
             let told: Vec<u8> = (0..capacity)
                 .flat_map(|sector| {
                     let all = places(&bench.geometry, sector);

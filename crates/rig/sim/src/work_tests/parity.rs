@@ -166,7 +166,7 @@ fn work_that_was_kept_out_leaves_places_for_clients() {
 }
 
 /// Regression: a job's reads waited several seconds until clients' reads were done. A client's
-/// write to the same band had to wait with them.
+/// write to the same band had to wait with these reads.
 #[test]
 fn idle_work_gives_its_band_up_to_a_write() {
     let mut bench = Bench::new(Level::Raid5, 4, None);

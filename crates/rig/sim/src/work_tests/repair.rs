@@ -1,4 +1,4 @@
-//! Tests of rot: a check reports it, and a repair corrects it if the other columns prove which
+//! Tests of rot: a check reports rot, and a repair corrects it if the other columns prove which
 //! column is wrong.
 
 use braid_engine::ids::MemberId;
@@ -133,7 +133,7 @@ pub(crate) fn two_filled_chunks_are_believed_in_no_sector() {
 }
 
 /// Sectors of one stripe are rotten in different chunks. Sectors with enough evidence are repaired.
-/// A sector with one flipped bit has too little.
+/// A sector with one flipped bit has too little evidence.
 #[cfg_attr(test, test)]
 pub(crate) fn a_sector_beside_another_chunks_rot_needs_proof_of_its_own() {
     let mut random = Random::new(5);
@@ -261,7 +261,7 @@ pub(crate) fn repairs_and_writes_leave_what_both_want() {
         for sector in 0..2 * row {
             data.extend_from_slice(bench.held(sector, 0));
         }
-        // No write goes to the rotten chunk; other tests do that.
+        // No write goes to the rotten chunk; other tests write to it.
         let rotten = random.below(8) as u16;
         rot(&mut bench, &mut random, rotten, (0, 0, CHUNK));
         let is_rotten = |bench: &Bench, start: u64| {
@@ -355,7 +355,7 @@ pub(crate) fn what_was_repaired_is_not_taken_from_an_old_block() {
         bench.run();
         assert_eq!(bench.compare(0), AGREES);
     }
-    // With many columns a single one is written by rmw, which keeps rotten parity in its block.
+    // With many columns a single column is written by rmw, which keeps rotten parity in its block.
     for of_p in [true, false] {
         let mut bench = Bench::new(Level::Raid6, 8, None);
         let map = self::stripe(&bench).row_map(ChunkRow(0));

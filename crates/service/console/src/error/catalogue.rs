@@ -1,29 +1,28 @@
 //! The meaning of each code: title, exit status, and the text of `braid help CODE`.
 //!
-//! An explanation says what the array's state is, what braid did about it (mostly: it wrote
-//! nothing) and where the way out lies. It is about the kind of error; the error itself carries the
-//! names.
+//! An explanation gives the array's state, braid's reaction (mostly: it wrote nothing) and a
+//! remedy. The explanation is about the kind of error; the error itself has the names.
 
 use std::str::FromStr;
 
 use super::code::Code;
 use super::exit::Exit;
 
-/// One code's text.
+/// The text for one error code.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The code.
+    /// The error code.
     pub code: Code,
-    /// A few words, lower case, no full stop.
+    /// The error's title: a few words, in lower case, without a full stop.
     pub title: &'static str,
-    /// The status that a command exits with after this error.
+    /// The status with which a command exits after this error.
     pub exit: Exit,
     /// The text of `braid help CODE`: one paragraph.
     pub explanation: &'static str,
 }
 
 impl Code {
-    /// The code's entry in the catalogue.
+    /// The error code's entry in the catalogue.
     pub const fn entry(self) -> &'static Entry {
         let mut at = 0;
         while at < CATALOGUE.len() {
@@ -35,13 +34,13 @@ impl Code {
         panic!("a code without an entry in the catalogue")
     }
 
-    /// The status that a command exits with after an error of this code.
+    /// The status with which a command exits after an error of this code.
     pub const fn exit(self) -> Exit {
         self.entry().exit
     }
 }
 
-/// Error for a text that is no code.
+/// Error for a text that is no error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such code; codes look like B031")]
 pub struct UnknownCode;
@@ -49,7 +48,7 @@ pub struct UnknownCode;
 impl FromStr for Code {
     type Err = UnknownCode;
 
-    /// Reads `B031`; case does not matter.
+    /// Parses a code such as `B031`; case does not matter.
     fn from_str(text: &str) -> Result<Self, UnknownCode> {
         let text = text.to_ascii_uppercase();
         let found = CATALOGUE.iter().map(|entry| entry.code).find(|code| code.to_string() == text);
@@ -57,7 +56,7 @@ impl FromStr for Code {
     }
 }
 
-/// All codes by number.
+/// All error codes in the order of their numbers.
 pub const CATALOGUE: [Entry; 107] = [
     // The command line.
     Entry {

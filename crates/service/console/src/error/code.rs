@@ -1,7 +1,7 @@
-//! The stable codes, as a type.
+//! The stable error codes, as a type.
 //!
-//! `B` and three digits. A code is never given a second meaning and never reused; a code that is
-//! no longer needed leaves a gap. Titles, exit statuses and explanations stand in `catalogue`.
+//! A code is `B` and three digits. It is never given a second meaning and never reused; a code that
+//! is no longer needed leaves a gap. Titles, exit statuses and explanations are in `catalogue`.
 
 use std::fmt;
 
@@ -17,15 +17,15 @@ pub enum Code {
     UnknownLayout = 3,
     /// A size needs a unit.
     SizeNeedsUnit = 4,
-    /// Not a usable size.
+    /// A text is not a usable size.
     SizeInvalid = 5,
-    /// Not a usable array name.
+    /// A text is not a usable array name.
     ArrayNameInvalid = 6,
     /// Unknown metadata version.
     UnknownMetadata = 7,
     /// The number of members does not fit the level.
     MemberCount = 8,
-    /// Not an NBD URI that can be served.
+    /// A text is no NBD URI that can be served.
     UriInvalid = 9,
     /// A member was named twice.
     SameMemberTwice = 11,
@@ -41,7 +41,7 @@ pub enum Code {
     UndoUnsafe = 16,
     /// The array's logical block is larger than a sector.
     LogicalBlockLarge = 17,
-    /// The bitmap or the parity logs cannot change before the array agrees.
+    /// The bitmap or the parity logs cannot change before the array's redundancy agrees.
     ConsistencyStays = 18,
     /// The bitmap is being changed.
     BitmapBusy = 19,
@@ -63,9 +63,9 @@ pub enum Code {
     ReadOnlyOnly = 27,
     /// The file is not this array's bitmap file.
     BitmapFileUnfit = 28,
-    /// Too few members to run.
+    /// The array has too few members to run.
     TooFewMembers = 30,
-    /// Interrupted while writing, and a member is missing.
+    /// The array was interrupted while writing, and a member is missing.
     DirtyDegraded = 31,
     /// A member belongs to another array.
     ForeignMember = 32,
@@ -75,7 +75,7 @@ pub enum Code {
     SlotClaimedTwice = 34,
     /// Two halves of the array have run apart.
     RanApart = 35,
-    /// Members of one array disagree about it.
+    /// Members of one array disagree about the array.
     MembersDisagree = 36,
     /// Damaged superblocks may be newer than the sound ones.
     NewestDamaged = 37,
@@ -103,13 +103,13 @@ pub enum Code {
     NoSuchMember = 49,
     /// The member does not exist.
     MemberMissing = 50,
-    /// Not a file and not a block device.
+    /// A member is neither a file nor a block device.
     MemberKind = 51,
     /// The member is too small.
     MemberTooSmall = 52,
     /// The member is shorter than its superblock says.
     MemberTruncated = 53,
-    /// Permission denied.
+    /// Permission to open a member is denied.
     MemberPermission = 54,
     /// A member returned an I/O error.
     MemberIo = 55,
@@ -163,7 +163,7 @@ pub enum Code {
     CheckRuns = 88,
     /// The member cannot be replaced now.
     NotReplaced = 89,
-    /// Interrupted.
+    /// The command was interrupted.
     Interrupted = 90,
     /// The array cannot appear at this file.
     FileUnfit = 91,
@@ -197,7 +197,7 @@ pub enum Code {
     NotSolved = 105,
     /// The map of a copy cannot be used.
     MapUnfit = 106,
-    /// A disk cannot be copied there.
+    /// A disk cannot be copied to this image.
     ImageUnfit = 107,
     /// The backup file belongs to another reshape.
     BackupUnfit = 108,
@@ -213,7 +213,7 @@ pub enum Code {
     OverlayDamaged = 121,
     /// Acknowledged writes of the previous server cannot be read or written.
     AnsweredWritesKept = 122,
-    /// The array's shape cannot be changed so, or not now.
+    /// The array's shape cannot be changed in this way, or not now.
     ShapeStays = 123,
     /// The server of a member on another host does not answer.
     MemberUnreachable = 124,

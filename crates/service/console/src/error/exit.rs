@@ -1,38 +1,38 @@
-//! The exit statuses of the command: what a script sees.
+//! The exit statuses of the command, as a script sees them.
 
 /// The exit statuses of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// Done.
+    /// The command has done its work.
     Done,
-    /// Failed.
+    /// The command has failed.
     Failed,
     /// The command line was not understood.
     Usage,
-    /// Finished, but something needs attention.
+    /// The command has finished, but something needs attention.
     Attention,
-    /// No such array, or no array at all.
+    /// There is no such array, or no array at all.
     NoSuchArray,
-    /// Busy, or locked by another process.
+    /// A member is busy, or locked by another process.
     Busy,
-    /// Refused by a safety check; nothing was written.
+    /// A safety check refused the command; nothing was written.
     Refused,
     /// More members are missing than the level tolerates.
     BeyondTolerance,
-    /// `status --exit-code`: degraded.
+    /// `status --exit-code`: the array is degraded.
     Degraded,
     /// `status --exit-code`: the array refuses writes.
     Broken,
     /// `status --exit-code`: the array's state is unknown.
     Unknown,
-    /// Stopped by a signal before the work was done.
+    /// A signal stopped the command before its work was done.
     Interrupted,
 }
 
 impl Exit {
     /// All statuses in order, with meanings: the table of `braid help exit`. `status --exit-code`
-    /// exits with 0 or one of three statuses of its own; the four are those of `mdadm --detail
-    /// --test`.
+    /// exits with 0 or one of three statuses of its own; these four statuses are those of `mdadm
+    /// --detail --test`.
     pub const TABLE: [(Self, &'static str); 9] = [
         (Self::Done, "done"),
         (Self::Failed, "failed"),
@@ -45,7 +45,7 @@ impl Exit {
         (Self::Interrupted, "interrupted"),
     ];
 
-    /// The number a shell sees.
+    /// The status as the number that a shell sees.
     pub const fn number(self) -> u8 {
         match self {
             Self::Done => 0,

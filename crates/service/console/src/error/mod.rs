@@ -1,7 +1,7 @@
-//! Errors as a person meets them: what happened, why, and what to do.
+//! Errors as a person sees them: what happened, why, and what to do.
 //!
-//! Stands at the very end of every command: the crates below return typed errors, the command turns
-//! each into one [`CliError`], and `main` prints it and exits with its code.
+//! This module stands at the end of every command: the crates below return typed errors, and the
+//! command turns each into one [`CliError`]. `main` prints this error and exits with its code.
 //!
 //! ```text
 //! error[B060]: /dev/sdb is busy          what happened
@@ -12,7 +12,7 @@
 //! Codes are stable and texts are not: a script tests the code or the exit status.
 //!
 //! Invariants:
-//! - every code is unique, has a title and an explanation, and says what to do
+//! - every code is unique, and has a title and an explanation that says what to do
 //!   `[check: every_code_is_unique_and_has_text]`;
 //! - a dangerous remedy is never printed first `[check: a_dangerous_remedy_never_comes_first]`;
 //! - names from disks cannot steer the terminal `[check: names_are_made_printable]`.
@@ -33,15 +33,15 @@ pub use exit::Exit;
 /// Possible effect of a remedy on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Risk {
-    /// Writes nothing.
+    /// The remedy writes nothing.
     Look,
-    /// Writes metadata, or data where it belongs; can be undone or loses nothing.
+    /// The remedy writes metadata, or data where it belongs; can be undone, or loses nothing.
     Change,
-    /// May lose data.
+    /// The remedy may lose data.
     Destroy,
 }
 
-/// One remedy, with the operator's own names in it.
+/// One remedy for an error, with the operator's own names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     /// The remedy's purpose, in a few words.
@@ -63,27 +63,27 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// An error without cause and remedies; `what` is one sentence without a full stop.
+    /// Makes an error without cause and remedies; `what` is one sentence without a full stop.
     pub fn new(code: Code, what: impl Into<String>) -> Self {
         let what = what.into();
         Self { code, subject: None, what, why: Vec::new(), remedies: Vec::new() }
     }
 
-    /// Sets the subject: the path of a member, or the name of an array.
+    /// Sets the error's subject: the path of a member, or the name of an array.
     #[must_use]
     pub fn about(mut self, subject: impl Into<String>) -> Self {
         self.subject = Some(subject.into());
         self
     }
 
-    /// Adds one line of cause; a newline in a name within it is escaped.
+    /// Adds one line about the error's cause; a newline in a name within the line is escaped.
     #[must_use]
     pub fn because(mut self, line: impl Into<String>) -> Self {
         self.why.push(line.into());
         self
     }
 
-    /// Adds the chain of causes of a typed error, one line each.
+    /// Adds the chain of causes of a typed error, each as one line.
     #[must_use]
     pub fn caused_by(mut self, error: &dyn std::error::Error) -> Self {
         let mut next = Some(error);
@@ -94,8 +94,8 @@ impl CliError {
         self
     }
 
-    /// Adds a remedy after the remedies that are no more dangerous than it. Names within the
-    /// command go through `output::shell::shell_word`.
+    /// Adds a remedy after all remedies that are no more dangerous. Names within the command go
+    /// through `output::shell::shell_word`.
     #[must_use]
     pub fn remedy(
         mut self,
@@ -114,12 +114,12 @@ impl CliError {
         self.code
     }
 
-    /// The status that the command exits with.
+    /// The status with which the command exits after this error.
     pub const fn exit(&self) -> Exit {
         self.code.exit()
     }
 
-    /// The remedies, safest first; never empty and never dangerous at the front.
+    /// The error's remedies, the safest first: never empty, and the first is never dangerous.
     pub fn remedies(&self) -> Vec<Remedy> {
         let mut remedies = self.remedies.clone();
         if remedies.first().is_none_or(|first| first.risk == Risk::Destroy) {

@@ -1,8 +1,8 @@
 //! An error as text for people and as JSON for programs.
 //!
-//! JSON has exactly the keys `code`, `title`, `cause`, `subject` and `remedies`, each remedy
-//! `label`, `command` and `risk`; `subject` is null where there is none. Text escapes control
-//! characters; JSON carries names as they are, since its own escapes make them safe.
+//! JSON has exactly the keys `code`, `title`, `cause`, `subject` and `remedies`, each remedy has
+//! `label`, `command` and `risk`; `subject` is null if the error has no subject. Text escapes
+//! control characters; JSON has names unchanged, since its own escapes make them safe.
 
 use braid_control::model::{Problem, ProblemRemedy, RemedyRisk};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::output::colour::{Paint, Style};
 use crate::output::printable::printable;
 
 impl CliError {
-    /// The text for standard error, ended by a newline.
+    /// The error's text for standard error, which ends with a newline.
     pub fn to_text(&self, paint: Paint) -> String {
         let mark = paint.paint(Style::Error, &format!("error[{}]:", self.code));
         let mut text = format!("{mark} {}\n", paint.paint(Style::Strong, &printable(&self.what)));
@@ -38,7 +38,7 @@ impl CliError {
         text
     }
 
-    /// The error as an answer of the control API.
+    /// Converts the error to an answer of the control API.
     pub fn to_problem(&self) -> Problem {
         let remedy = |remedy: &Remedy| ProblemRemedy {
             label: remedy.label.clone(),
@@ -58,7 +58,7 @@ impl CliError {
         }
     }
 
-    /// A server's refusal, as an error of the command that asked it.
+    /// Converts a server's refusal to an error of the command that sent the request.
     pub fn from_problem(problem: &Problem) -> Self {
         let code = problem.code.parse::<Code>();
         let mut error = Self::new(code.unwrap_or(Code::ServerSilent), &problem.title);
@@ -81,7 +81,7 @@ impl CliError {
         })
     }
 
-    /// The object for `--json`.
+    /// The error as the JSON object for `--json`.
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self.to_problem()).expect("it is made of text")
     }

@@ -1,6 +1,7 @@
-//! Refusals of the operating system: shortages, which pass, and all others.
+//! Refusals of the operating system: shortages, which are temporary, and all other refusals.
 //!
-//! A shortage says nothing about members. It has its own code, and a remedy that shows the limit.
+//! A shortage says nothing about members. A shortage has its own error code, and a remedy that
+//! shows the limit.
 
 use braid_member::is_shortage;
 use rustix::io::Errno;
@@ -8,7 +9,8 @@ use rustix::io::Errno;
 use super::code::Code;
 use super::{CliError, Risk};
 
-/// The operating system refused a resource of this process: a thread, a folder, a signal, memory.
+/// Error for a resource that the operating system refused to this process: a thread, a folder, a
+/// signal, memory.
 pub fn system(what: impl Into<String>, error: &std::io::Error) -> CliError {
     match error.raw_os_error() {
         Some(errno) if is_shortage(errno) => shortage(what, errno).caused_by(error),
@@ -16,12 +18,12 @@ pub fn system(what: impl Into<String>, error: &std::io::Error) -> CliError {
     }
 }
 
-/// Whether a resource ran out.
+/// Whether the error says that a system resource ran out.
 pub fn is_shortage_of(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(is_shortage)
 }
 
-/// The error of a resource that ran out. The caller adds the cause.
+/// Error for a system resource that ran out. The caller adds the cause.
 pub fn shortage(what: impl Into<String>, errno: i32) -> CliError {
     let error = CliError::new(Code::Shortage, what);
     let look = |label: &str, command: &str| error.clone().remedy(Risk::Look, label, command);

@@ -1,4 +1,4 @@
-//! The catalogue as a whole, and the two renderings.
+//! Tests of the catalogue as a whole, and of errors as text and as JSON.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +75,7 @@ fn codes_that_scripts_know_keep_their_numbers() {
 fn exit_statuses_are_those_of_the_table() {
     let numbers: Vec<u8> = Exit::TABLE.iter().map(|(exit, _)| exit.number()).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 10, 11, 12, 13, 130]);
-    // `mdadm --detail --test` has these numbers, too.
+    // `mdadm --detail --test` exits with these numbers, too.
     let health = [Exit::Done, Exit::Degraded, Exit::Broken, Exit::Unknown];
     assert_eq!(health.map(Exit::number), [0, 1, 2, 4]);
     assert!(Exit::TABLE.iter().all(|(_, meaning)| !meaning.is_empty()));

@@ -1,12 +1,14 @@
 //! Progress as a bar of characters.
 //!
-//! It uses blocks and their eighths if the locale is UTF-8, else plain characters.
+//! The bar consists of blocks and eighths of blocks if the locale is UTF-8, else of plain
+//! characters.
 
 const CELLS: usize = 20;
-/// The parts of a cell that a character can show, in eighths.
+/// Characters that fill 0 to 7 eighths of a cell.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// Whether the locale's encoding is UTF-8: the first variable that is set decides, in POSIX order.
+/// Whether the locale's encoding is UTF-8: the first locale variable that is set decides, in the
+/// order of POSIX.
 pub fn is_unicode() -> bool {
     let says = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(says).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Whether to colour, and how.
+//! Decides whether output has colour, and colours text.
 //!
-//! The first line that applies decides:
+//! The first line that applies decides whether output has colour:
 //!
 //! | Condition | Colour |
 //! |---|---|
@@ -11,23 +11,24 @@
 //! | the stream is a terminal | yes |
 //! | otherwise | no |
 //!
-//! Invariant: the table above `[check: the_first_condition_that_applies_decides]`.
+//! Invariant: the first line of the table that applies decides
+//! `[check: the_first_condition_that_applies_decides]`.
 
 use std::io::IsTerminal;
 
 /// The argument of `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColourWhen {
-    /// The environment and the terminal decide.
+    /// The environment and the terminal decide whether output has colour.
     #[default]
     Auto,
-    /// Always.
+    /// Output always has colour.
     Always,
-    /// Never.
+    /// Output never has colour.
     Never,
 }
 
-/// Variables of the environment about output.
+/// Environment variables that affect the colour of output.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `NO_COLOR`.
@@ -39,7 +40,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads the process environment.
+    /// Reads these variables from the process's environment.
     pub fn read() -> Self {
         let get = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         Self { no_color: get("NO_COLOR"), clicolor_force: get("CLICOLOR_FORCE"), term: get("TERM") }
@@ -49,11 +50,11 @@ impl Environment {
 /// Kinds of text that have a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// `error[B031]`.
+    /// An error's code, such as `error[B031]`.
     Error,
-    /// Degraded, stale, dangerous.
+    /// A warning, such as degraded, stale, dangerous.
     Warning,
-    /// Healthy, done.
+    /// A good state, such as healthy, done.
     Good,
     /// A command to copy.
     Command,
@@ -61,14 +62,14 @@ pub enum Style {
     Strong,
 }
 
-/// Paints text, or leaves it alone.
+/// Colours text, or returns text unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
     is_on: bool,
 }
 
 impl Paint {
-    /// Decides by the module's table.
+    /// Decides by the table in the module's comment.
     pub fn decide(when: ColourWhen, environment: &Environment, is_terminal: bool) -> Self {
         let is_set = |value: &Option<String>| value.as_deref().is_some_and(|v| !v.is_empty());
         let is_forced = is_set(&environment.clicolor_force)
@@ -83,17 +84,17 @@ impl Paint {
         Self { is_on }
     }
 
-    /// Decides by the module's table for a stream of this process.
+    /// Decides by the table in the module's comment, for a stream of this process.
     pub fn for_stream(when: ColourWhen, stream: &impl IsTerminal) -> Self {
         Self::decide(when, &Environment::read(), stream.is_terminal())
     }
 
-    /// Whether there is colour.
+    /// Whether text gets colour.
     pub const fn is_on(self) -> bool {
         self.is_on
     }
 
-    /// Never any colour: for files and tests.
+    /// A `Paint` that never colours text: for files and tests.
     pub const fn plain() -> Self {
         Self { is_on: false }
     }

@@ -16,12 +16,12 @@ macro_rules! out {
 macro_rules! outln {
     () => { $crate::out!("\n") };
     ($($text:tt)*) => {
-        // One write, so that lines of several threads do not mix.
+        // Writes the line by one call, so that lines of several threads do not mix.
         $crate::output::stdout::write(format_args!("{}\n", format_args!($($text)*)), false)
     };
 }
 
-/// Prints one line of JSON, safe for terminals.
+/// Prints one line of JSON that is safe for terminals.
 #[macro_export]
 macro_rules! outjson {
     ($value:expr) => {
@@ -29,7 +29,7 @@ macro_rules! outjson {
     };
 }
 
-/// `eprint!` that ignores a closed terminal.
+/// An `eprint!` that ignores a closed terminal.
 #[macro_export]
 macro_rules! err {
     ($($text:tt)*) => {{
@@ -38,7 +38,8 @@ macro_rules! err {
     }};
 }
 
-/// `eprintln!` that ignores a closed terminal: the operator may close it while the array is served.
+/// An `eprintln!` that ignores a closed terminal: the operator may close the terminal while the
+/// array is served.
 #[macro_export]
 macro_rules! errln {
     ($($text:tt)*) => {{

@@ -6,8 +6,8 @@
 //! as escapes `[check: control_characters_are_shown_not_obeyed, what_cannot_be_seen_is_shown]`.
 //!
 //! Programs read JSON, and want names unchanged; but JSON, too, may end on a terminal, and a
-//! program may take U+2028 for the end of a line. So JSON has the same characters as JSON's own
-//! escapes `[check: json_means_the_same_and_has_nothing_harmful_in_it]`.
+//! program may take U+2028 for the end of a line. So in JSON these characters are written as JSON's
+//! own escapes `[check: json_means_the_same_and_has_nothing_harmful_in_it]`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -39,7 +39,8 @@ pub fn json_line(value: &Value) -> String {
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
-        // JSON escapes ASCII control characters itself, so this character is inside a string.
+        // JSON escapes ASCII control characters itself, so a harmful character that is left is
+        // inside a string.
         if is_harmful(letter) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 write!(safe, "\\u{unit:04x}").expect("writing to a string does not fail");
@@ -51,8 +52,8 @@ pub fn json_line(value: &Value) -> String {
     safe
 }
 
-/// Decides by the general categories of Unicode. Also covers invisible letters and marks
-/// (`Default_Ignorable_Code_Point`, and the blank pattern of Braille).
+/// Whether a character must be escaped, by the general categories of Unicode. Includes invisible
+/// letters and marks (`Default_Ignorable_Code_Point`, and the blank pattern of Braille).
 fn is_harmful(letter: char) -> bool {
     if matches!(letter, ' '..='~') {
         return false;

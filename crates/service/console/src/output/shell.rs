@@ -1,7 +1,8 @@
 //! Words for a command line that a person will copy.
 //!
-//! A remedy names the person's own files and arrays, and an array's name is whatever its superblock
-//! says. Quoted here, it stays one word and runs nothing `[check: no_name_can_run_anything]`.
+//! A remedy names the person's own files and arrays, and an array's name may be any text in its
+//! superblock. A name that this module has quoted stays one word and runs nothing
+//! `[check: no_name_can_run_anything]`.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use shlex::Quoter;
 
 /// The text as one word of a POSIX shell or of fish; unchanged if it needs no quotes.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
-    // A word with a dash in front would be read as an option, even in quotes.
+    // A word that begins with a dash would be read as an option, even in quotes.
     if text.starts_with('-') {
         return Cow::Owned(quote(&format!("./{text}")).into_owned());
     }
@@ -30,8 +31,8 @@ fn quote(text: &str) -> Cow<'_, str> {
     Quoter::new().allow_nul(true).quote(text).expect("only a zero byte could be refused")
 }
 
-/// An option and its value. A value that begins with a dash is joined by `=`: after a space it
-/// would be read as an option.
+/// An option and its value. A value that begins with a dash is joined by `=`: after a space, such a
+/// value would be read as an option.
 pub fn option_words(name: &str, value: &str) -> String {
     if value.starts_with('-') {
         return format!("{name}{}", shell_word(&format!("={value}")));

@@ -1,8 +1,8 @@
-//! Sizes in words: read with their unit, written in IEC units.
+//! Sizes in words: parsed with their unit, written in IEC units.
 //!
-//! Units are powers of 1024 and mandatory, because a bare number has meant sectors, kibibytes and
-//! bytes in tools that people use side by side. `K` and `KiB` are the same; `KB` is refused, since
-//! half the world reads it as 1000.
+//! Units are powers of 1024 and mandatory, because a number without a unit means sectors, kibibytes
+//! or bytes in tools that people use side by side. `K` and `KiB` are the same; `KB` is refused,
+//! since half the world reads `KB` as 1000.
 //!
 //! ```text
 //! size = digits [ "." digits ] [ " " ] unit
@@ -15,7 +15,7 @@
 
 use thiserror::Error;
 
-/// Names of the powers of 1024, from the first.
+/// Names of the powers of 1024, from the first power on.
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const SECTOR_BYTES: u64 = 512;
 /// Most digits after the point of a size; no size needs more.
@@ -24,13 +24,13 @@ const FRACTION_DIGITS_MAX: usize = 12;
 /// Why a text is no size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SizeError {
-    /// A number without a unit.
+    /// The text is a number without a unit.
     #[error("{number} has no unit: write {number}K, {number}M or {number}G (or {number}B)")]
     NoUnit {
         /// The number as written.
         number: String,
     },
-    /// A unit that means 1000 to some and 1024 to others.
+    /// The text has a unit that means 1000 to some and 1024 to others.
     #[error("{unit} means 1000 to some and 1024 to others: write {letter} or {letter}iB")]
     Ambiguous {
         /// The unit as written.
@@ -38,7 +38,7 @@ pub enum SizeError {
         /// The unit's first letter.
         letter: char,
     },
-    /// A unit that does not exist.
+    /// The text has a unit that does not exist.
     #[error("unknown unit '{unit}'; units: B s K M G T P E, and KiB MiB GiB TiB PiB EiB")]
     UnknownUnit {
         /// The unit as written.
@@ -50,13 +50,13 @@ pub enum SizeError {
         /// The text as written.
         text: String,
     },
-    /// The fraction is not a whole number of bytes.
+    /// The size is not a whole number of bytes.
     #[error("{text} is not a whole number of bytes")]
     Fraction {
         /// The text as written.
         text: String,
     },
-    /// More than 2^64 - 1 bytes.
+    /// The size is more than 2^64 - 1 bytes.
     #[error("{text} does not fit into a 64-bit number of bytes")]
     TooLarge {
         /// The text as written.
@@ -64,7 +64,7 @@ pub enum SizeError {
     },
 }
 
-/// Reads a size, in bytes.
+/// Parses a size; returns it in bytes.
 ///
 /// # Errors
 /// Each way in which a text is no size has its own variant, with what to write instead.
@@ -110,8 +110,8 @@ fn unit_bytes(number: &str, unit: &str) -> Result<u64, SizeError> {
     }
 }
 
-/// A size for people, in the largest unit that is not above it: whole or with two digits, never
-/// rounded up.
+/// A size for people, in the largest unit that is not larger than the size: whole or with two
+/// digits, never rounded up.
 pub fn format_size(bytes: u64) -> String {
     let Some((unit_bytes, name)) = largest_unit(bytes) else {
         return format!("{bytes} B");
@@ -124,7 +124,7 @@ pub fn format_size(bytes: u64) -> String {
     format!("{whole}.{hundredths:02} {name}")
 }
 
-/// A size for a command line: the largest unit in which it is whole, as `512K`.
+/// A size for a command line: in the largest unit in which the size is a whole number, as `512K`.
 pub fn format_size_exact(bytes: u64) -> String {
     let (mut number, mut unit) = (bytes, "B");
     for name in UNITS {

@@ -1,21 +1,21 @@
 //! Aligned columns, two spaces apart, without lines around them.
 //!
-//! Cells are made printable here, so that a name from a disk can stand in a table as it is. Width
-//! is counted in characters. The last column is never padded, so that lines end where their text
-//! ends `[check: lines_have_no_trailing_spaces]`.
+//! This module makes cells printable, so that callers can pass names from disks unchanged. Width is
+//! counted in characters. The last column is never padded, so that lines end where their text ends
+//! `[check: lines_have_no_trailing_spaces]`.
 
 use super::printable::printable;
 
 /// The side to which a column's cells are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// For words.
+    /// The left side, for words.
     Left,
-    /// For numbers.
+    /// The right side, for numbers.
     Right,
 }
 
-/// Rows under headings.
+/// A table of rows under headings.
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Align>,
@@ -23,7 +23,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with its headings.
+    /// Makes an empty table with these headings.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         assert!(!columns.is_empty(), "a table has columns");
         let headings = columns.iter().map(|(heading, _)| (*heading).to_string()).collect();
@@ -38,7 +38,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The text: each line begins with `indent` and ends with a newline.
+    /// The table as text: each line begins with `indent` and ends with a newline.
     pub fn render(&self, indent: &str) -> String {
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|column| self.rows.iter().map(|row| width(row, column)).max().unwrap_or(0))

@@ -8,7 +8,7 @@ const DAYS_TO_EPOCH: u64 = 719_468;
 /// Days in 400 years.
 const ERA_DAYS: u64 = 146_097;
 
-/// Year, month, day, hour, minute, second.
+/// Converts seconds since 1970 to year, month, day, hour, minute, second.
 fn civil(seconds: u64) -> (u64, u64, u64, u64, u64, u64) {
     let (days, rest) = (seconds / 86_400 + DAYS_TO_EPOCH, seconds % 86_400);
     let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
@@ -23,13 +23,13 @@ fn civil(seconds: u64) -> (u64, u64, u64, u64, u64, u64) {
     (year, month, day, rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// `2026-11-20 23:36:03 UTC`.
+/// The time as text for people: `2026-11-20 23:36:03 UTC`.
 pub fn format_utc(seconds: u64) -> String {
     let (year, month, day, hour, minute, second) = civil(seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// `2026-11-20T23:36:03Z`: for programs (RFC 3339).
+/// The time as text for programs (RFC 3339): `2026-11-20T23:36:03Z`.
 pub fn rfc3339_utc(seconds: u64) -> String {
     let (year, month, day, hour, minute, second) = civil(seconds);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")

@@ -1,4 +1,4 @@
-//! Each refusal has its own code and a first remedy that cannot lose data.
+//! Tests that each refusal has its own code, and a first remedy that cannot lose data.
 
 use std::collections::BTreeSet;
 

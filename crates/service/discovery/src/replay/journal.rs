@@ -1,16 +1,16 @@
 //! Replays an array's write journal: onto its members, or in memory if nothing may be written.
 //!
 //! The engine's machine decides (`braid_engine::replay::journal`); this module reads and writes
-//! members and the journal for it, before anything else uses them.
+//! members and journal for the machine, before anything else uses them.
 //!
 //! ```text
 //!   assembled, with its journal ─┬▶ serve --read-only   blocks in memory, laid over the members
 //!                                └▶ replay              blocks on the members, flushed
 //! ```
 //!
-//! With `--read-only` blocks are laid over the members where they differ, and nothing changes.
-//! After a replay the journal restarts after its content. Before that its old superblock is saved
-//! for `braid undo`.
+//! With `--read-only`, reads return the journal's blocks where these differ from the members, and
+//! nothing changes. After a replay, the journal restarts after its content. Before the restart, the
+//! journal's old superblock is saved for `braid undo`.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -43,18 +43,19 @@ pub struct JournalDevice<'a> {
     pub state_dir: &'a PathBuf,
 }
 
-/// The result of a replay.
+/// The result of replaying a write journal.
 #[derive(Clone, Debug)]
 pub struct JournalResult {
     report: Report,
     target: ReplayTarget,
-    /// Whether to empty the journal. For serving it is not emptied: it restarts after its content.
+    /// Whether the replay empties the journal. A replay for serving does not empty it: the journal
+    /// restarts after its content.
     empties: bool,
     /// The `braid undo` number of the overwritten superblock.
     saved: Option<u64>,
 }
 
-/// Gives the replay access to the members and the journal.
+/// The members and the journal, as the replay reads and writes them.
 struct JournalDevices<'a> {
     members: MemberDevices<'a>,
     log: &'a JournalLog,
@@ -63,7 +64,7 @@ struct JournalDevices<'a> {
 }
 
 impl JournalDevices<'_> {
-    /// Notes the result of an access to the journal; returns whether it succeeded.
+    /// Stores the error of a failed access to the journal; returns whether the access succeeded.
     fn of_journal(&mut self, doing: &str, done: Result<(), MemberError>) -> bool {
         let is_done = done.is_ok();
         if let Err(error) = done {
@@ -72,8 +73,8 @@ impl JournalDevices<'_> {
         is_done
     }
 
-    /// Keeps sectors that the member lacks; in write-through mode these are few. Returns whether
-    /// they fit in memory.
+    /// Keeps in memory the sectors that the member lacks, which are few in write-through mode.
+    /// Returns whether they fit in memory.
     fn keep(&mut self, slot: Slot, sector: u64, bytes: &[u8]) -> bool {
         let start = self.members.sector(slot, sector);
         let mut there = vec![0; bytes.len()];
@@ -96,7 +97,7 @@ impl JournalDevices<'_> {
         })
     }
 
-    /// Saves the journal's superblock, and writes it with its new tail.
+    /// Saves the journal's old superblock for `braid undo`, then writes it with the new tail.
     fn record_tail(&self, position: u64) -> Result<u64, CliError> {
         let JournalDevice { label, device, state_dir } = *self.journal;
         let mut superblock = device.superblock.clone();
@@ -172,10 +173,11 @@ impl Devices for JournalDevices<'_> {
     }
 }
 
-/// Replays the journal; `None` if it is empty. With [`ReplayTarget::Memory`] reads see its blocks.
+/// Replays the journal; `None` if it is empty. With [`ReplayTarget::Memory`], reads return the
+/// journal's blocks.
 ///
 /// # Errors
-/// An unfit journal, a device that cannot be read or written, or more data than memory holds.
+/// The journal is unfit, a device cannot be read or written, or the data exceeds the memory limit.
 pub fn replay_journal(
     array: &mut AssembledArray,
     (members, labels): (&mut Vec<Option<OpenMember>>, &[String]),
@@ -195,8 +197,8 @@ pub fn replay_journal(
     let devices = MemberDevices::new(array, (members, labels), target);
     let mut devices = JournalDevices { members: devices, log, journal, saved: None };
     if target == ReplayTarget::Members {
-        // A killed process may have left a record in the device's cache. The replay reads it, so it
-        // has to be durable before data that depend on it.
+        // A killed process may have left a record in the device's cache. The replay reads this
+        // record, so the record must be durable before data that depend on it.
         let flushed = journal.device.device.flush();
         flushed.map_err(|error| io_error(journal.label, "flushing", &error))?;
     }
@@ -239,7 +241,7 @@ impl JournalResult {
         !self.report.unsettled.is_empty()
     }
 
-    /// The result and the remaining damage, in words.
+    /// The result of the replay and the remaining damage, in words.
     pub(super) fn lines(&self) -> Vec<String> {
         let Report { stripes, pending_stripes, written_sectors, unsettled, is_settled } =
             &self.report;

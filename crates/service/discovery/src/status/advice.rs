@@ -1,8 +1,8 @@
 //! An array's problems, braid's reaction, and the operator's options: a pure function of the
 //! array's state.
 //!
-//! Commands are whole, with the operator's own names, and this version supports each. The worst
-//! problem comes first.
+//! Commands are complete, with the operator's own names, and this version supports each command.
+//! The worst problem comes first.
 
 use braid_control::model::{
     Advice, Array, Job, JobKind, JobResult, JobState, LeftOut, Slot, SlotState, State,
@@ -127,8 +127,8 @@ fn of_slot(array: &Array, slot: &Slot, word: &str, manner: Manner) -> Option<Adv
     }
 }
 
-/// Advice about slots without a member. `what` and `command` are the action if the array has no
-/// spare.
+/// Advice about slots without a member. `what` and `command` are the advised action if the array
+/// has no spare.
 fn empty(array: &Array, problem: String, word: &str, what: &str, command: String) -> Advice {
     let has_spare = array.has_spare();
     let others = from_others(array);
@@ -224,8 +224,8 @@ fn bad_sectors(array: &Array, row: &Slot, word: &str) -> Option<Advice> {
     } else {
         "reads of them fail until they are rewritten"
     };
-    // A check rewrites sectors that other members can give, and a second check (`--retry-bad`)
-    // reads the rest. Sectors still in the log after that are lost.
+    // A check rewrites logged sectors whose content other members have, and a second check
+    // (`--retry-bad`) reads the others. Sectors that are then still in the log are lost.
     let last = array.last_job(JobKind::Check).filter(|check| check.named_sectors > 0);
     let next = match last {
         _ if !is_redundant(array) => None,
@@ -275,7 +275,7 @@ struct JobAdvice {
     command: Option<String>,
 }
 
-/// The state of a necessary job; `doing` is its name for people.
+/// The state of a job that the array needs; `doing` is the job's name for people.
 fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Manner) -> JobAdvice {
     let nothing = "nothing now; it goes on by itself";
     let with = |now: String, what: &str, command: Option<String>| JobAdvice {
@@ -338,8 +338,8 @@ fn job_advice(array: &Array, kind: JobKind, doing: &str, word: &str, manner: Man
     }
 }
 
-/// Advice about slots without a member since the start, or since its removal. A member that was
-/// left out of a take-over returns by itself; which slot it has is known only then.
+/// Advice about slots that have had no member since the array's start, or since a member's removal.
+/// A member that was left out of a take-over returns by itself, and its slot is known only then.
 fn missing(array: &Array, word: &str) -> Vec<Advice> {
     let missing = || array.slots.iter().filter(|slot| slot.state == SlotState::Missing);
     let never: Vec<String> = missing()
@@ -356,7 +356,7 @@ fn missing(array: &Array, word: &str) -> Vec<Advice> {
         1 => format!("slot {numbers} has had no member since {} was started", array.name),
         _ => format!("slots {numbers} have had no member since {} was started", array.name),
     };
-    // A spare takes a slot at once. A member that returns after that waits as a spare.
+    // A spare takes an empty slot at once. A member that returns later waits as a spare.
     let left_out = if array.has_spare() { &[] } else { &array.left_out[..] };
     let lost = count.saturating_sub(left_out.len());
     let returns = left_out.len().min(count);
@@ -447,7 +447,7 @@ fn dirty(array: &Array, word: &str, manner: Manner) -> Option<Advice> {
 
 fn found(array: &Array, word: &str) -> Option<Advice> {
     let last = array.last_job(JobKind::Check)?;
-    // A running check reports anew, so the last check's findings need no advice.
+    // A running check reports anew, so the findings of the last check need no advice.
     let is_so = last.differing_sectors > 0
         && !last.found.is_repaired()
         && array.job(JobKind::Check).is_none();
@@ -476,7 +476,7 @@ fn found(array: &Array, word: &str) -> Option<Advice> {
     })
 }
 
-/// The time of day of a moment, as in `14:02:11 UTC`; an unreadable text stays as it is.
+/// The time of day in a time stamp, as in `14:02:11 UTC`; any other text stays unchanged.
 pub fn clock(moment: &str) -> String {
     let time = moment.split_once('T').and_then(|(_, time)| time.strip_suffix('Z'));
     time.map_or_else(|| moment.to_owned(), |time| format!("{time} UTC"))

@@ -6,7 +6,7 @@ use braid_control::model::{
     Array, Clients, ReadErrors, Role, Server, Settings, Slot, SlotState, State, VERSION,
 };
 
-/// The row of a slot in this state.
+/// A slot's row in the array's status, with this state.
 pub fn slot(number: u16, state: SlotState) -> Slot {
     let is_there = !matches!(state, SlotState::Missing);
     let is_new = matches!(state, SlotState::Failed | SlotState::Slow);
@@ -25,7 +25,7 @@ pub fn slot(number: u16, state: SlotState) -> Slot {
     }
 }
 
-/// The row of a spare.
+/// A spare's row in the array's status.
 pub fn spare(path: &str) -> Slot {
     let (slot, member) = (None, Some(path.to_owned()));
     Slot { slot, member, role: Role::Spare, ..self::slot(0, SlotState::Waiting) }

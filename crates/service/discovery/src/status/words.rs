@@ -1,4 +1,4 @@
-//! Words about arrays, shared by several verbs.
+//! Words about arrays, shared by several of braid's commands.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub fn byte_order_words(order: ByteOrder) -> &'static str {
     }
 }
 
-/// Inputs of a text other than the array.
+/// Inputs of a status text other than the array.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     /// Whether the terminal shows more than ASCII.
@@ -35,7 +35,7 @@ pub struct Manner {
 }
 
 impl Manner {
-    /// The manner for this process and the present time.
+    /// The inputs for this process's terminal and the present time.
     pub fn now() -> Self {
         Self { is_unicode: is_unicode(), utc_seconds: now_seconds() }
     }
@@ -144,7 +144,7 @@ pub fn place_of(row: &Slot) -> String {
     }
 }
 
-/// The suffix of a member's state: empty while its server is connected.
+/// The suffix of the state of a member on another host: empty while its server is connected.
 pub fn connection_words(link: &Link) -> &'static str {
     if link.is_up { "" } else { ", not connected" }
 }

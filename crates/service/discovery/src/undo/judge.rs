@@ -5,11 +5,12 @@
 //! ```
 //!
 //! A kill, a full file system or a power cut can end a write at any sector. So each sector is
-//! judged by itself: known sectors have their old content, or that of a write.
+//! judged by itself: a known sector has its old content, or the content of one of the writes.
 //!
-//! The compared ranges contain every superblock. A start for writing first updates the superblocks,
-//! with another event count and time. So while every sector is known, the data areas are unwritten.
-//! RAID-0 and linear arrays do not update superblocks: the operator has to confirm it.
+//! The compared ranges contain every superblock. A start of the array for writing first updates the
+//! superblocks, with another event count and time. So while every sector is known, the data areas
+//! are unwritten. RAID-0 and linear arrays do not update superblocks, so the operator has to
+//! confirm that their data areas are unwritten.
 //!
 //! Callers open, read and write the devices.
 
@@ -24,13 +25,13 @@ use braid_console::output::utc::format_utc;
 /// The present content of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// The content that all of the command's writes leave.
+    /// The device has the content that all of the command's writes leave.
     Written,
-    /// Some of the command's writes: the command stopped, or its undo did.
+    /// The device has some of the command's writes: the command stopped, or its undo did.
     Partly,
-    /// The content before the command.
+    /// The device has the content from before the command.
     Before,
-    /// Something else.
+    /// The device has content of another origin.
     Changed,
 }
 
@@ -41,7 +42,7 @@ pub enum Verdict {
     PutBack,
     /// The old bytes are back already.
     IsBack,
-    /// Some device has changed since.
+    /// Some device was changed by other writes since the command.
     Changed,
     /// The array that the old superblocks describe was zeroed.
     Zeroed,
@@ -105,7 +106,7 @@ pub fn content(device: &Device, now: &[Snippet]) -> Content {
 /// The device's sectors in a part of a range: each with its number and its bytes in the range.
 fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let length = range.bytes.len();
-    // A range may begin within a sector, if a file's length is no multiple of sectors.
+    // A range may begin within a sector, if a file's length is no multiple of the sector size.
     let skew = usize::try_from(range.offset % SECTOR_BYTES as u64).expect("less than a sector");
     let first = (part.start + skew) / SECTOR_BYTES;
     let end = (part.end + skew).div_ceil(SECTOR_BYTES);
@@ -115,14 +116,14 @@ fn sectors(range: &Snippet, part: Range<usize>) -> impl Iterator<Item = (usize, 
     })
 }
 
-/// Whether the command left a member of a RAID-0 or linear array: writes to these update no
-/// superblock.
+/// Whether the command left this device as a member of a RAID-0 or linear array, whose writes
+/// update no superblock.
 pub fn is_mute(device: &Device) -> bool {
     let found = probe(device.size_bytes, &device.after());
     found.newest().is_some_and(|found| matches!(found.array.level, Level::Raid0 | Level::Linear))
 }
 
-/// The device's changes since the command, in words.
+/// Describes how the device has changed since the command.
 pub fn why(device: &Device, now: &[Snippet]) -> String {
     let look = |ranges: &[Snippet]| probe(device.size_bytes, ranges).newest().cloned();
     let (was, is) = (look(&device.after()), look(now));
@@ -234,7 +235,7 @@ mod tests {
         };
         let all: Vec<Snippet> = one.writes.iter().flat_map(sectors).collect();
         assert_eq!(content(&one, &one.after()), Content::Written);
-        // Any set of sectors may have been written, since a disk reorders writes.
+        // Any subset of the sectors may have been written, since a disk reorders writes.
         for which in 0_u32..1 << all.len() {
             let mut now = one.before.clone();
             all.iter()
@@ -250,8 +251,8 @@ mod tests {
         }
     }
 
-    /// A command wiped sectors and then wrote a superblock there. Between the two writes the
-    /// sectors have neither their old nor their final content.
+    /// A command wiped sectors and then wrote a superblock to the same sectors. Between the two
+    /// writes the sectors have neither their old nor their final content.
     #[test]
     fn a_sector_between_two_writes_of_it_is_known() {
         let mut one = device("a");

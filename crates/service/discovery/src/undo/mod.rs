@@ -5,13 +5,14 @@
 //!                             ▲ read by `braid undo`: judges the devices, restores the old content
 //! ```
 //!
-//! If devices are useless while a command is incomplete, the command also leaves a mark,
-//! `17.unfinished`, until it ends. Until it is finished or taken back these devices are not served.
+//! If devices are unusable while a command is incomplete, the command also leaves a mark,
+//! `17.unfinished`, until it ends. Until the command is finished or undone, these devices are not
+//! served.
 //!
-//! Files are numbered consecutively, private (0600 in a folder of 0700) because they may hold keys,
-//! and durable when [`save`] returns. Beyond a limit the oldest are removed.
+//! Record files are numbered consecutively, private (0600 in a folder of 0700) because they may
+//! hold keys, and durable when [`save`] returns. Beyond a limit, the oldest records are removed.
 //!
-//! The module knows no commands (`cmd/undo` does).
+//! This module interprets no commands (`cmd/undo` does).
 
 pub mod judge;
 pub mod present_devices;
@@ -37,33 +38,33 @@ use braid_console::output::shell::shell_word;
 use braid_console::state::make_folders;
 use record::{Damage, Device, Record, covers, decode, encode, merged};
 
-/// Most records: more than an operator goes back; some 100 MB with usual arrays.
+/// Most records: more than an operator undoes; some 100 MB with usual arrays.
 const RECORDS_MAX: usize = 256;
-/// Longest file: the ends of 1920 devices without a page of zeroes.
+/// Longest record file in bytes: enough for the ends of 1920 devices without a page of zeroes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 const ENDING: &str = "undo";
 /// Extension of the marks of incomplete commands.
 const UNFINISHED: &str = "unfinished";
-/// The system's persistent names of disks.
+/// The folder with the system's persistent names of disks.
 const NAMES: &str = "/dev/disk/by-id";
 
-/// A device that is about to be written.
+/// A device to which a command is about to write.
 pub struct Overwrite<'a> {
     /// The device's path.
     pub path: &'a Path,
     /// The device, open.
     pub device: &'a dyn Member,
-    /// Whether the command creates the device.
+    /// Whether the command creates the device's file.
     pub is_made: bool,
     /// The present bytes at the start and the end of the device.
     pub ends: &'a [Snippet],
     /// The command's writes, in order.
     pub writes: Vec<Snippet>,
-    /// How many of the last writes wait until everything else is durable, on every device.
+    /// How many of the last writes must wait until all other writes are durable, on every device.
     pub last_writes: usize,
 }
 
-/// A command before it writes.
+/// The facts about a command, before its first write.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedCommand<'a> {
     /// The command line of the command.
@@ -74,14 +75,14 @@ pub struct PlannedCommand<'a> {
     pub zeroes: bool,
     /// The number of the record that this command undoes, if it is an undo.
     pub undoes: Option<u64>,
-    /// The mark next to the record until the command is complete.
+    /// The mark that lies next to the record until the command is complete.
     pub mark: Mark<'a>,
 }
 
-/// The mark next to a command's record until the command is complete.
+/// The mark that lies next to a command's record until the command is complete.
 #[derive(Debug, Clone, Copy)]
 pub enum Mark<'a> {
-    /// No mark: each of the command's writes leaves usable devices.
+    /// No mark is made, since each of the command's writes leaves usable devices.
     Nothing,
     /// The command is incomplete.
     Unfinished,
@@ -89,22 +90,22 @@ pub enum Mark<'a> {
     Commits(&'a Path),
 }
 
-/// A new record.
+/// A new record of overwritten bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedRecord {
     /// The record's number.
     pub number: u64,
-    /// The record's file.
+    /// The path of the record's file.
     pub path: PathBuf,
     /// The record's content.
     pub record: Record,
 }
 
-/// A record's file.
+/// The file of a record of overwritten bytes.
 pub struct RecordFile {
     /// The record's number.
     pub number: u64,
-    /// The record's file.
+    /// The path of the record's file.
     pub path: PathBuf,
     /// The record's content, if the file is intact.
     pub record: Result<Record, Damage>,
@@ -177,8 +178,8 @@ fn device(of: Overwrite<'_>) -> Result<Device, CliError> {
     })
 }
 
-/// The present bytes in the places of these writes: from `known` if it covers them, else read from
-/// the device.
+/// The present bytes in the ranges of these writes: from `known` if it covers the ranges, else read
+/// from the device.
 ///
 /// # Errors
 /// The device cannot be read.
@@ -201,7 +202,7 @@ pub fn standing(
     Ok(merged(known))
 }
 
-/// The links in `folder` that lead to the device.
+/// The links in `folder` that lead to this device.
 fn names_of(folder: &Path, device: &Path) -> Vec<PathBuf> {
     let links = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut names: Vec<PathBuf> =
@@ -212,7 +213,7 @@ fn names_of(folder: &Path, device: &Path) -> Vec<PathBuf> {
 
 type Failed = (PathBuf, io::Error);
 
-/// Writes a record under the next number. Other processes that write a record wait meanwhile.
+/// Writes a record under the next number. Other processes wait meanwhile to write a record.
 fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), Failed> {
     let failed = |error| (folder.to_owned(), error);
     make_folders(folder)?;
@@ -230,8 +231,8 @@ fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), 
     };
     let write = || {
         make(&new, bytes)?;
-        // The mark comes first: without a record it means nothing, but a record without its mark
-        // would pass for a complete command.
+        // Makes the mark before the record: a mark without a record means nothing, but a record
+        // without its mark would pass for a complete command.
         match mark {
             Mark::Nothing => {}
             Mark::Unfinished => make(&path.with_extension(UNFINISHED), b"")?,
@@ -245,7 +246,7 @@ fn write(folder: &Path, bytes: &[u8], mark: Mark<'_>) -> Result<(u64, PathBuf), 
     };
     write().map_err(|error| (path.clone(), error))?;
     for (_, old) in files.iter().take((files.len() + 1).saturating_sub(RECORDS_MAX)) {
-        // Keep records of incomplete commands. An old record that cannot be removed only takes
+        // Keeps records of incomplete commands. If an old record cannot be removed, it only takes
         // space.
         if !old.with_extension(UNFINISHED).exists() {
             let _ = fs::remove_file(old);
@@ -275,7 +276,7 @@ fn files_with(folder: &Path, ending: &str) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// All records, oldest first.
+/// Lists all records, the oldest first.
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.
@@ -287,7 +288,7 @@ pub fn list(state_dir: &Path) -> io::Result<Vec<RecordFile>> {
     files(&folder(state_dir))?.into_iter().map(read).collect()
 }
 
-/// The record of this number, or the newest; `None` if it does not exist.
+/// The record of this number, or the newest; `None` if there is no such record.
 ///
 /// # Errors
 /// The folder or the file cannot be read.

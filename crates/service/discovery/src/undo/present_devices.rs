@@ -1,5 +1,5 @@
-//! The record's devices in their present state: opened by a name whose content matches the record,
-//! and read where the command wrote.
+//! The devices of a record in their present state: each is opened by a name whose content matches
+//! the record, and read where the command wrote.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use braid_console::error::CliError;
 
 /// A device of the record in its present state.
 pub struct PresentDevice<'a> {
-    /// The device in the record.
+    /// The device's entry in the record.
     pub device: &'a Device,
     /// The device's present name.
     pub label: String,
@@ -21,11 +21,12 @@ pub struct PresentDevice<'a> {
     pub open: Box<dyn Member>,
     /// The present bytes where the command wrote.
     pub now: Vec<Snippet>,
-    /// The meaning of these bytes.
+    /// The state of the command's writes, according to the present bytes.
     pub content: Content,
 }
 
-/// Opens every device of a record except those left out, and created files that are gone.
+/// Opens every device of a record except devices that are left out, and created files that are
+/// gone.
 ///
 /// # Errors
 /// A device cannot be opened or read.
@@ -70,7 +71,7 @@ fn look<'a>(
     Ok(PresentDevice { device, label, open, now, content })
 }
 
-/// The present bytes where the command wrote, and their meaning.
+/// Reads the present bytes where the command wrote, and judges them.
 ///
 /// # Errors
 /// The device cannot be read.
@@ -110,7 +111,7 @@ mod tests {
         }
     }
 
-    /// After a restart the path may lead to another disk, or nowhere.
+    /// After a restart, a device's path may lead to another disk, or to none.
     #[test]
     fn a_device_is_found_by_the_name_that_leads_to_it() {
         let place = tempfile::tempdir().expect("a folder");

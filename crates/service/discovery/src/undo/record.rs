@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The old bytes are kept without pages of zeroes. The command's writes are kept whole, not as a
-//! sum, for comparison byte by byte and for an explanation of changes.
+//! checksum, for comparison byte by byte and for an explanation of changes.
 //!
 //! Invariants:
 //! - a record is read back unchanged `[check: a_record_is_read_back]`;
@@ -25,9 +25,9 @@ use crc32c::crc32c;
 use serde_json::{Value, json};
 
 const MAGIC: &str = "braid-undo";
-/// Version of the format; others are not read.
+/// Version of the record's format; records of other versions are not read.
 const FORMAT: u64 = 1;
-/// Granularity of omitted zeroes.
+/// Page size: a record omits pages of zeroes.
 const PAGE_BYTES: usize = 4096;
 pub(super) const SECTOR_BYTES: usize = 512;
 /// Longest range: the ends of a device have 388 KiB, and `rescue --commit` writes 256 MiB at most.
@@ -40,7 +40,7 @@ pub struct Device {
     pub path: PathBuf,
     /// The device's persistent names, which survive a renumbering of disks.
     pub names: Vec<PathBuf>,
-    /// Whether the command created the device; if the device is gone, it needs no undo.
+    /// Whether the command created the device's file; without the file it needs no undo.
     pub is_made: bool,
     /// The kernel's number of the device, for the operator.
     pub number: Option<String>,
@@ -50,10 +50,10 @@ pub struct Device {
     pub size_bytes: u64,
     /// The old bytes at the device's two ends and at all writes: separate ranges in order.
     pub before: Vec<Snippet>,
-    /// The command's writes, in order; each lies in one range of `before`.
+    /// The command's writes, in order; each write lies in one range of `before`.
     pub writes: Vec<Snippet>,
-    /// How many of the last writes begin only when everything else is durable, on every device:
-    /// superblocks, which vouch for the rest.
+    /// How many of the last writes begin only when all other writes are durable, on every device:
+    /// those of superblocks, which declare the other data valid.
     pub last_writes: usize,
 }
 
@@ -68,16 +68,16 @@ pub struct Record {
     pub array: String,
     /// Whether the command also zeroed data areas, which no undo restores.
     pub has_zeroed: bool,
-    /// The record that it undid, if it was an undo.
+    /// The number of the record that the command undid, if the command was an undo.
     pub undoes: Option<u64>,
     /// The command's devices, in the order of the command line.
     pub devices: Vec<Device>,
 }
 
-/// The file holds no record.
+/// Why a file is no valid record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// The head is not a record's.
+    /// The file's head is not that of a record.
     #[error("it does not begin like a record")]
     Head,
     /// A newer braid wrote the record.
@@ -102,24 +102,25 @@ impl Device {
         after
     }
 
-    /// Writes that restore the old bytes.
+    /// The writes that would restore the device's old bytes.
     pub fn back(&self) -> Vec<Snippet> {
         self.writes.iter().map(|write| cut(&self.before, write)).collect()
     }
 
-    /// Whether this is a name of the device: its path, a persistent name, or the file name of one.
+    /// Whether this is a name of the device: its path, a persistent name, or the file name of
+    /// either.
     pub fn is_called(&self, name: &Path) -> bool {
         let mut names = std::iter::once(&self.path).chain(&self.names);
         names.any(|path| path == name || path.file_name() == Some(name.as_os_str()))
     }
 
-    /// The writes of the first wave, then those that wait until the first wave is durable.
+    /// The command's writes in two waves; those of the second wait until the first wave is durable.
     pub fn waves(&self) -> (&[Snippet], &[Snippet]) {
         self.writes.split_at(self.writes.len() - self.last_writes)
     }
 }
 
-/// Sorts and merges ranges, so that a search among many thousands can be binary.
+/// Sorts and merges ranges, so that a binary search among many thousands is possible.
 pub fn merged(mut ranges: Vec<Snippet>) -> Vec<Snippet> {
     ranges.sort_by_key(|range| range.offset);
     let mut merged: Vec<Snippet> = Vec::new();
@@ -136,8 +137,8 @@ pub fn merged(mut ranges: Vec<Snippet>) -> Vec<Snippet> {
     merged
 }
 
-/// The index of the range that contains `inner`, and the place of `inner` in it. Ranges must be
-/// merged.
+/// The index of the range that contains `inner`, and the position of `inner` in this range. Ranges
+/// must be merged.
 pub(super) fn place(ranges: &[Snippet], inner: &Snippet) -> Option<(usize, Range<usize>)> {
     let index = ranges.partition_point(|range| range.offset <= inner.offset).checked_sub(1)?;
     let start = usize::try_from(inner.offset - ranges[index].offset).ok()?;
@@ -152,8 +153,8 @@ pub(super) fn put(ranges: &mut [Snippet], over: &Snippet) {
     }
 }
 
-/// Runs of sectors in which `new` and `old` differ, with the content of `new`. Both begin at byte
-/// `start` of a device.
+/// Runs of sectors in which `new` and `old` differ, with the content of `new`. Both `new` and `old`
+/// begin at byte `start` of a device.
 pub fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
     let mut runs: Vec<Snippet> = Vec::new();
     let mut is_in_run = false;
@@ -171,7 +172,7 @@ pub fn differing(start: u64, new: &[u8], old: &[u8]) -> Vec<Snippet> {
     runs
 }
 
-/// The bytes of `ranges` in the place of `where_is`.
+/// The part of `ranges` that has the position and length of `where_is`.
 pub(super) fn cut(ranges: &[Snippet], where_is: &Snippet) -> Snippet {
     let (index, place) =
         place(ranges, where_is).expect("what is written lies in a range that was read");
@@ -182,7 +183,7 @@ pub(super) fn covers(ranges: &[Snippet], inner: &Snippet) -> bool {
     place(ranges, inner).is_some()
 }
 
-/// The file of a record.
+/// Encodes a record as the content of its file.
 pub fn encode(record: &Record) -> Vec<u8> {
     let mut bytes = Vec::new();
     let devices: Vec<Value> =
@@ -228,7 +229,7 @@ fn device_json(device: &Device, bytes: &mut Vec<u8>) -> Value {
     })
 }
 
-/// A path as text; a path that is not UTF-8 as bytes.
+/// A path as JSON text; a path that is not UTF-8, as a list of bytes.
 fn path_json(path: &Path) -> Value {
     path.to_str().map_or_else(|| json!(path.as_os_str().as_bytes()), |text| json!(text))
 }
@@ -290,7 +291,7 @@ fn device_of(value: &Value, bytes: &mut &[u8]) -> Option<Device> {
         // Older versions of braid kept overlapping ranges.
         before: merged(ranges(&value["before"])?),
         writes: ranges(&value["writes"])?,
-        // Older records lack the field.
+        // Records of older versions lack this field.
         last_writes: usize::try_from(value["last_writes"].as_u64().unwrap_or(0)).ok()?,
     };
     let is_whole = device.writes.iter().all(|write| covers(&device.before, write))
@@ -327,7 +328,7 @@ fn path_of(value: &Value) -> Option<PathBuf> {
 pub(super) mod tests {
     use super::*;
 
-    /// A device of 1 MiB with ends of 8 KiB and 4 KiB, and one written sector.
+    /// A device of 1 MiB with one written sector, whose ends of 8 KiB and 4 KiB are saved.
     pub(in crate::undo) fn device(name: &str) -> Device {
         let mut first = vec![0; 8192];
         first[4096..4608].fill(7);

@@ -5,9 +5,10 @@
 //!                 ▲ read before anything is served, rescued or added
 //! ```
 //!
-//! The devices' content decides, not the mark.
+//! The content of the devices decides whether they are usable, not the mark.
 //!
-//! The mark of `rescue --commit` holds the folder of its overlay, to be discarded at its end.
+//! The mark of `rescue --commit` holds the folder of the command's overlay, which is discarded when
+//! the command ends.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -36,7 +37,7 @@ pub struct UnfinishedCommand {
     pub record: Record,
     /// The folder of the overlay that the command was committing.
     pub overlay: Option<PathBuf>,
-    /// The content of each device of the record; `None` if it is absent.
+    /// The content of each device of the record; `None` if the device is absent.
     contents: Vec<Option<Content>>,
     /// Whether the operator named each device.
     named: Vec<bool>,
@@ -47,14 +48,14 @@ pub fn end(state_dir: &Path, number: u64) {
     let _ = fs::remove_file(mark_of(state_dir, number));
 }
 
-/// Removes the marks of all undos of this record.
+/// Removes the marks of all commands that undo this record.
 pub fn end_undoing(state_dir: &Path, number: u64) {
     for one in marks(state_dir).into_iter().filter(|one| one.record.undoes == Some(number)) {
         end(state_dir, one.number);
     }
 }
 
-/// Whether the command has a mark: it has begun to write and is incomplete.
+/// Whether the command has a mark: the command has begun to write and is incomplete.
 pub fn is_unfinished(state_dir: &Path, number: u64) -> bool {
     mark_of(state_dir, number).exists()
 }
@@ -95,7 +96,7 @@ pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<UnfinishedComma
     marks.into_iter().find_map(|mut one| {
         one.look(&opened);
         if one.contents.iter().all(|content| *content == Some(Content::Written)) {
-            // The command was killed after its last write and before it removed the mark.
+            // The command was killed after its last write, before it removed its mark.
             end(state_dir, one.number);
             return None;
         }
@@ -103,7 +104,7 @@ pub fn unfinished(state_dir: &Path, paths: &[PathBuf]) -> Option<UnfinishedComma
     })
 }
 
-/// Refuses an open device that a command has left half written.
+/// Refuses an open device that an incomplete command has left half written.
 pub fn refuse_half_written(state_dir: &Path, open: &dyn Member) -> Result<(), CliError> {
     for mut one in marks(state_dir) {
         for (index, device) in one.record.devices.iter().enumerate() {
@@ -119,16 +120,16 @@ pub fn refuse_half_written(state_dir: &Path, open: &dyn Member) -> Result<(), Cl
     Ok(())
 }
 
-/// Refuses devices that a command has left half written.
+/// Refuses devices that an incomplete command has left half written.
 ///
 /// # Errors
-/// A device is half written; the error says how to finish the command or take it back.
+/// A device is half written; the error says how to finish the command or undo it.
 pub fn refuse_unfinished(state_dir: &Path, paths: &[PathBuf]) -> Result<(), CliError> {
     unfinished(state_dir, paths).map_or(Ok(()), |one| Err(one.refused(state_dir)))
 }
 
 /// Whether the named devices are unusable: one has a write of the command, or one is unwritten and
-/// another device, named or not, is written. If the written device is absent, the unwritten ones
+/// another device, named or not, is written. If the written device is absent, the unwritten devices
 /// may be used.
 fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
     let is_written =
@@ -140,8 +141,8 @@ fn must_not_be_used(contents: &[Option<Content>], named: &[bool]) -> bool {
 }
 
 impl UnfinishedCommand {
-    /// Finds each device of the record: by content among the opened devices, else by its recorded
-    /// names.
+    /// Finds each device of the record: by its content among the opened devices, else by its
+    /// recorded names.
     fn look(&mut self, opened: &[(Option<Box<dyn Member>>, Reach)]) {
         for (index, device) in self.record.devices.iter().enumerate() {
             let here = opened.iter().filter_map(|(open, _)| open.as_deref());
@@ -160,7 +161,7 @@ impl UnfinishedCommand {
         }
     }
 
-    /// Whether the operator named all of the command's devices, and no other array.
+    /// Whether the operator named all of the command's devices, and chose no other array.
     pub fn is_meant_by(&self, array: Option<&str>) -> bool {
         self.named.iter().all(|is_named| *is_named)
             && array.is_none_or(|array| array == self.record.array)
@@ -230,7 +231,7 @@ impl UnfinishedCommand {
     }
 }
 
-/// The command, with the state folder unless that is the usual one.
+/// The command line `command`, with the state folder as an option unless that is the usual folder.
 pub fn in_state_dir(command: String, state_dir: &Path) -> String {
     if *state_dir == braid_console::state_dir() {
         return command;

@@ -5,8 +5,8 @@
 //!   back      one device after the other: sectors that differ from the saved ones ─▶ flush
 //! ```
 //!
-//! Both may stop at any sector, and may begin again from there: each sector then has its old
-//! content, or that of one of the writes
+//! Both directions may stop at any sector, and may begin again: each sector then has its old
+//! content, or the content of one of the writes
 //! `[check: a_command_that_stops_at_any_sector_is_finished_or_taken_back]`.
 
 use braid_member::{Member, MemberError};
@@ -46,7 +46,8 @@ pub fn forward(devices: &[(&Device, &dyn Member)]) -> Result<(), WriteFailure> {
 /// A device cannot be written; earlier writes are done.
 pub fn back(devices: &[(&Device, &dyn Member)], now: &[&[Snippet]]) -> Result<(), WriteFailure> {
     for (index, ((device, member), now)) in devices.iter().zip(now).enumerate() {
-        // Writes only differences: a hole that was never written needs no space below a member.
+        // Writes only differences, so that a hole that was never written needs no space in the file
+        // system below a member.
         let differing = |old: Snippet| differing(old.offset, &old.bytes, &cut(now, &old).bytes);
         let mut runs = device.back().into_iter().flat_map(differing);
         runs.try_for_each(|run| member.write_at(&run.bytes, run.offset, false))
@@ -210,7 +211,7 @@ mod tests {
                 is_halfway,
                 "{first} of {all}"
             );
-            // While data is missing, no superblock is written that vouches for it.
+            // While data is missing, no superblock is written that declares the data valid.
             if first < all - 4 {
                 let stands = now(&members);
                 let superblock = |which: usize| {

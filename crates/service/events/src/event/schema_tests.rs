@@ -1,6 +1,7 @@
 //! Checks written events against the shipped schema.
 //!
-//! It implements the keywords of JSON Schema that occur there, and fails at others.
+//! The check implements the keywords of JSON Schema that occur in the shipped schema, and fails at
+//! other keywords.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Histories that are cut, filled up, locked and deleted.
+//! Tests with histories that are cut, filled up, locked and deleted.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -49,7 +49,7 @@ fn what_is_written_is_read_again_and_numbers_go_on() {
 
 #[test]
 fn a_tail_torn_at_any_byte_is_dropped() {
-    // In a file system in memory, where syncs cost nothing.
+    // Uses a file system in memory, where syncs cost nothing.
     let state = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let state = state.expect("a folder");
     let folder = state.path().join("u.events");
@@ -98,7 +98,7 @@ fn it_never_outgrows_its_bound() {
     assert!(kept.len() > 200);
 }
 
-/// A store on a disk with `left` bytes of space.
+/// A store on a disk that has `left` bytes of free space.
 #[derive(Default)]
 struct Small {
     current: Vec<u8>,
@@ -169,7 +169,7 @@ fn a_disk_full_at_any_byte_loses_nothing() {
             log.unwritten.push_back(line_of(&event(6)));
             log.write().expect("there is room again");
             let found = lines(&log.store);
-            // The oldest events may have gone when the current file replaced the previous one.
+            // The oldest events may be gone since the current file replaced the previous one.
             let first = found[0];
             assert_eq!(found, (first..=6).collect::<Vec<_>>(), "{left} {file_bytes_max}");
             assert!(first == 1 || file_bytes_max == 600);

@@ -13,8 +13,8 @@
 //!   "$@"                        kind, array, member, as in mdadm's PROGRAM
 //! ```
 //!
-//! A shell reads the operator's line; the event is no part of it. Control characters in the
-//! variables are replaced, because scripts read lines; the JSON keeps them.
+//! A shell reads the operator's line, which contains no part of the event. Control characters in
+//! the variables are replaced, because scripts read lines; the JSON keeps these characters.
 //!
 //! Invariants
 //! - no event can make the shell run anything `[check: no_event_can_have_the_shell_do_anything]`.
@@ -38,7 +38,7 @@ pub struct OnEvent {
 }
 
 impl OnEvent {
-    /// A hook with this line, which is killed after `patience`.
+    /// A hook that runs this line of shell, and kills it after `patience`.
     #[must_use]
     pub fn new(script: impl Into<String>, patience: Duration) -> Self {
         Self { script: script.into(), patience }
@@ -62,7 +62,7 @@ impl Deliver for OnEvent {
         }
         let mut input = event.to_json().into_bytes();
         input.push(b'\n');
-        // Do not repeat a failed command: half of its work may be done.
+        // A failed command is not repeated, since half of its work may be done.
         let status = process::run(&mut command, &input, self.patience, ending);
         match status.map_err(DeliveryFailure::for_good)? {
             status if status.success() => Ok(()),

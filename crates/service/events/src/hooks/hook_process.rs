@@ -5,9 +5,10 @@
 //!                       ◀──the result, a line──────────
 //! ```
 //!
-//! The process is started before the server gives up its rights. Its command line names the target,
-//! and the socket gives it events and nothing else. So an attacker in the server can send false
-//! events, but run nothing. When the socket ends, the process has reached its deadline.
+//! The hook's process is started before the server gives up its rights. The process's command line
+//! names the target, and the process gets only events through the socket. So an attacker in the
+//! server can send false events, but run no program. When the socket ends, the process has reached
+//! its deadline.
 //!
 //! Invariants
 //! - a hook process returns the result that the hook would return in the server
@@ -27,7 +28,7 @@ use crate::ending::Ending;
 use crate::event::Event;
 use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 
-/// Interval of checks of the deadline while the server waits for an answer.
+/// Interval between checks of the deadline while the server waits for the hook process's answer.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,8 +40,8 @@ struct Answer {
 
 /// A hook as the server sees it: events go to the hook's process.
 pub struct HookProcess {
-    /// The hook itself, made in the server as well: it gives the name and decides which events the
-    /// process gets, and delivers nothing.
+    /// The hook itself, made in the server as well. This copy gives the name, decides which events
+    /// the process gets, and delivers no event.
     like: Box<dyn Deliver>,
     socket: BufReader<UnixStream>,
     line: Vec<u8>,
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// A hook that fails every second event.
+    /// A hook whose delivery fails for every second event.
     struct Second(u32);
 
     impl Deliver for Second {

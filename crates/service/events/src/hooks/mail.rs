@@ -1,8 +1,9 @@
 //! Mail for critical events, by the machine's sendmail.
 //!
-//! [`crate::kind::Kind::is_mailed`] chooses the events: those of mdadm, and equally bad ones. This
-//! module makes the message and gives it to `sendmail -t -oi`, which takes its recipient from the
-//! `To:` line. The mail system queues it; if it does not accept the message, the hook tries again.
+//! [`crate::kind::Kind::is_mailed`] chooses the events: those that mdadm mails, and equally bad
+//! ones. This module makes the message and gives it to `sendmail -t -oi`, which takes its recipient
+//! from the `To:` line. The mail system queues the message; if it does not accept the message, the
+//! hook tries again.
 //!
 //! Invariants
 //! - no address and no event adds a header `[check: nothing_makes_a_header_of_its_own]`;
@@ -22,16 +23,16 @@ use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 /// The usual path of sendmail.
 pub const SENDMAIL: &str = "/usr/sbin/sendmail";
 
-/// Deadline of sendmail for a message.
+/// Deadline for sendmail to accept a message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Longest line in characters; mail allows 998 bytes.
+/// Longest line of a message in characters; mail allows 998 bytes.
 const LINE_CHARACTERS_MAX: usize = 240;
 
 /// sendmail's exit status for a temporary failure (`EX_TEMPFAIL`).
 const TRY_AGAIN: i32 = 75;
 
-/// A recipient: `user@host`, or a user of this machine.
+/// A recipient of mail: `user@host`, or a user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(String);
 
@@ -56,8 +57,8 @@ impl FromStr for Address {
         if text.is_empty() || text.len() > 254 {
             return Err(AddressError::Length);
         }
-        // Letters that an address may have without quotes (RFC 5322, atext), and dots: none of them
-        // begins another address.
+        // Characters that an address may have without quotes (RFC 5322, atext), and dots. None of
+        // these characters begins another address.
         let is_fit = |letter: char| {
             letter.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~.@[]:".contains(letter)
         };
@@ -85,7 +86,7 @@ impl FromStr for Address {
     }
 }
 
-/// Mail to one address.
+/// A hook that mails events to one address.
 #[derive(Clone, Debug)]
 pub struct Mail {
     to: Address,
@@ -94,7 +95,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// Mail from this machine, named `host`, by the program at `sendmail`.
+    /// A hook that mails from this machine, named `host`, by the program at `sendmail`.
     #[must_use]
     pub fn new(to: Address, sendmail: &Path, host: &str) -> Self {
         Self { to, sendmail: sendmail.to_owned(), host: host.to_owned() }
@@ -125,7 +126,7 @@ impl Deliver for Mail {
     }
 }
 
-/// The message, with this machine's line ends: sendmail converts them.
+/// The mail message about an event, with this machine's line ends, which sendmail converts.
 fn message(event: &Event, to: &Address, host: &str) -> String {
     let change = &event.change;
     let subject = format!("{} of {} on {host}", change.kind, event.array);
@@ -174,7 +175,7 @@ fn message(event: &Event, to: &Address, host: &str) -> String {
     text
 }
 
-/// The character, or a replacement if it ends a line or controls a terminal.
+/// Returns the character, or a replacement if the character ends a line or controls a terminal.
 fn shown(letter: char) -> char {
     if letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}') {
         '\u{fffd}'
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// The headers of a message, and its text.
+    /// Splits a mail message into its headers and its text.
     fn parts(message: &str) -> (Vec<(String, String)>, String) {
         let (headers, text) = message.split_once("\n\n").expect("an empty line");
         let header = |line: &str| {

@@ -1,8 +1,9 @@
 //! Runs a program with bytes as its input, within a deadline.
 //!
 //! The program has its own process group, which is killed at the deadline, so that a shell does not
-//! leave its children behind. Its input is a file in memory: a program that reads none of it delays
-//! nothing. Its output goes to braid's standard error, because braid's standard output is for data.
+//! leave its children behind. The program's input is a file in memory: a program that does not read
+//! its input delays nothing. The program's output goes to braid's standard error, because braid's
+//! standard output is for data.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -17,10 +18,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::ending::Ending;
 use crate::outlet::DeliveryError;
 
-/// Interval of checks whether the program has ended: the first, and the longest.
+/// Intervals between checks whether the program has ended: the first interval, and the longest.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// Variables for braid alone: the service manager would take the program's messages for braid's.
+/// Environment variables that only braid may have: with them, the service manager would take the
+/// program's messages for braid's.
 const NOT_INHERITED: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
@@ -33,7 +35,7 @@ const NOT_INHERITED: [&str; 6] = [
 /// Runs the program to its end.
 ///
 /// # Errors
-/// The program did not start, or did not end in time.
+/// The program did not start, or did not end before its deadline.
 pub(crate) fn run(
     command: &mut Command,
     input: &[u8],
@@ -74,9 +76,9 @@ fn start(command: &mut Command, input: &[u8]) -> std::io::Result<Child> {
 }
 
 fn kill(child: &mut Child) {
-    // The child is not reaped yet, so no other process can have its number.
+    // The child is not reaped yet, so no other process can have the child's process ID.
     if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // The process group may have just ended.
+        // The call fails if the process group has just ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     let _ = child.wait();
@@ -108,7 +110,7 @@ mod tests {
         let pids = folder.path().join("pids");
         let script = format!("sleep 1000 & echo $! > '{}'; wait", pids.display());
         let ending = Ending::default();
-        // End the wait once the program has begun, however busy the machine is.
+        // Ends the wait only once the program has begun, however busy the machine is.
         let outcome = std::thread::scope(|scope| {
             scope.spawn(|| {
                 while std::fs::read_to_string(&pids).map_or(true, |text| !text.ends_with('\n')) {

@@ -1,9 +1,10 @@
-//! A web server that gets each event: `POST`, the event as JSON.
+//! Sends each event to a web server, as JSON by `POST`.
 //!
 //! If the server is unreachable or fails, the hook tries again after a while
-//! ([`crate::outlet::Backoff`]); after a refusal (4xx except 408, 425 and 429) it does not. If an
-//! answer was lost, the server gets an event twice: `Idempotency-Key` is then the same, and differs
-//! for every other event. Redirections are not followed: the operator chose the address.
+//! ([`crate::outlet::Backoff`]). After a refusal (4xx except 408, 425 and 429) it does not. If an
+//! answer was lost, the web server gets an event twice. Both requests then have the same
+//! `Idempotency-Key`, which differs from that of every other event. Redirections are not followed:
+//! the operator chose the address.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -18,14 +19,15 @@ use crate::ending::Ending;
 use crate::event::Event;
 use crate::outlet::{Deliver, DeliveryError, DeliveryFailure};
 
-/// Deadline of the server for one answer.
+/// Deadline for one answer of the web server.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The target of events. Its printed form omits everything after the host, which may be secret.
+/// The web address to which events are sent. Its printed form omits everything after the host,
+/// since that may be secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(Uri);
 
-/// Why a text is no valid target.
+/// Why a text is no valid web address for events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// The address is no URL.
@@ -74,7 +76,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Sends to `url`, with deadline `patience` for each answer.
+    /// A hook that sends events to `url`, with the deadline `patience` for each answer.
     #[must_use]
     pub fn new(url: Url, patience: Duration) -> Self {
         let is_secure = url.0.scheme_str() == Some("https");
@@ -117,7 +119,7 @@ impl Deliver for Webhook {
 }
 
 /// TLS with the certificates that this machine trusts, including its administrator's. Unreadable
-/// certificates are left out; a connection that needs one fails.
+/// certificates are left out, and a connection that needs one of these fails.
 fn tls(is_wanted: bool) -> TlsConfig {
     let roots = if is_wanted { rustls_native_certs::load_native_certs().certs } else { Vec::new() };
     let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
@@ -128,7 +130,7 @@ fn tls(is_wanted: bool) -> TlsConfig {
         .build()
 }
 
-/// A key that is unique for each event.
+/// A key for the web server that is unique for each event.
 fn key(event: &Event) -> String {
     let digits: String = event.uuid.chars().filter(char::is_ascii_hexdigit).collect();
     format!("{digits}-{}-{}", event.id, event.change.time.since_unix().as_micros())
@@ -151,7 +153,8 @@ mod tests {
         body: String,
     }
 
-    /// A server on loopback with these answers, one for each connection: a status, or none at all.
+    /// A web server on loopback with these answers, one for each connection: a status, or no
+    /// answer.
     fn server(answers: Vec<Option<u16>>) -> (Url, Receiver<ReceivedRequest>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/hook?token=secret", listener.local_addr().expect("bound"));

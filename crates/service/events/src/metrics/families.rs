@@ -18,7 +18,7 @@ impl<'a> Families<'a> {
         Self(encoder)
     }
 
-    /// Writes a family of gauges; writes nothing if it has no samples.
+    /// Writes a family of gauges; writes nothing if the family has no samples.
     pub(super) fn gauge(
         &mut self,
         name: &str,

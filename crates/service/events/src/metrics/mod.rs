@@ -2,8 +2,9 @@
 //!
 //! The program that serves arrays has a [`Source`] for each array. A scrape asks all sources for a
 //! [`Snapshot`] and turns the snapshots into text ([`render()`]). This module counts nothing
-//! itself. docs/monitoring.md lists the names, which are stable. On request, the `node_md_*` names
-//! of Prometheus' node_exporter are added, so that rules made for md's arrays work unchanged.
+//! itself. docs/monitoring.md lists the names, which are stable. On request, metrics with the
+//! `node_md_*` names of Prometheus' node_exporter are added, so that rules made for md's arrays
+//! work unchanged.
 //!
 //! ```text
 //!   snapshot        values of one array             render, node_md     text

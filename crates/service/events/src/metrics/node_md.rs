@@ -1,6 +1,6 @@
-//! node_exporter's metrics for md's arrays, here for braid's arrays. So node_exporter's rules and
-//! dashboards work: `NodeRAIDDegraded`, `NodeRAIDDiskFailure`. Names and labels are those of its
-//! documentation; the label `device` is the array's name.
+//! Metrics of braid's arrays under the names of node_exporter's metrics for md's arrays. With these
+//! names, node_exporter's rules and dashboards work: `NodeRAIDDegraded`, `NodeRAIDDiskFailure`.
+//! Names and labels are those of its documentation; the label `device` is the array's name.
 
 use std::fmt::Error;
 
@@ -9,7 +9,7 @@ use braid_runtime::JobKind;
 use super::families::{Families, Labels, number};
 use super::snapshot::{Snapshot, State};
 
-/// node_exporter's states of an array; each state has a sample.
+/// node_exporter's states of an array; each state has a sample of its own.
 const STATES: [&str; 5] = ["active", "inactive", "recovering", "resync", "check"];
 
 /// Bytes in a block of node_exporter's metrics.

@@ -13,10 +13,10 @@ use super::families::{Families, Labels, Sample, number};
 use super::node_md;
 use super::snapshot::{Member, MemberState, Snapshot, State};
 
-/// The media type.
+/// The media type of OpenMetrics text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics of these arrays, to the `# EOF`; with `node_md`, also those of node_exporter.
+/// All metrics of these arrays as text, up to the `# EOF`; if `with_node_md`, also node_exporter's.
 #[must_use]
 pub fn render(snapshots: Vec<Snapshot>, with_node_md: bool) -> String {
     let mut registry = Registry::default();
@@ -48,12 +48,12 @@ impl Collector for Arrays {
 }
 
 impl Arrays {
-    /// One sample for each array.
+    /// One sample of a metric for each array.
     fn each(&self, value: impl Fn(&Snapshot) -> u64) -> Vec<Sample> {
         self.snapshots.iter().map(|one| (of(one, []), number(value(one)))).collect()
     }
 
-    /// Several samples for each array, which one more label distinguishes.
+    /// Several samples of a metric for each array, which one more label distinguishes.
     fn by<'s, I: IntoIterator<Item = (String, u64)>>(
         &'s self,
         label: &'static str,
@@ -262,7 +262,7 @@ impl Arrays {
         families.gauge("braid_sync_paused", "Whether the job waits to be resumed", paused)
     }
 
-    /// The engine's counters, by the engine's names.
+    /// The engine's counters, under the engine's names.
     fn work(&self, families: &mut Families<'_>) -> Result<(), Error> {
         let Some(first) = self.snapshots.first() else { return Ok(()) };
         for (name, _) in &first.counters {
@@ -372,7 +372,7 @@ const fn kind(kind: JobKind) -> &'static str {
     }
 }
 
-/// The label with the array's name, and others.
+/// The label with the array's name, and the labels in `others`.
 fn of(one: &Snapshot, others: impl IntoIterator<Item = (&'static str, String)>) -> Labels {
     let mut labels = vec![("array", one.identity.array.clone())];
     labels.extend(others);

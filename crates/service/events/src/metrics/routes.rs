@@ -27,8 +27,8 @@ pub(crate) struct ScrapeQuery {
     node_md: Option<u8>,
 }
 
-/// The route to the metrics of these arrays. `with_node_md` is the default for requests without
-/// that parameter. Needs a runtime with timers.
+/// The route to the metrics of these arrays. `with_node_md` applies to requests that do not say
+/// whether they want node_exporter's metrics. Needs a runtime with timers.
 pub(super) fn routes(sources: Vec<Arc<dyn Source>>, with_node_md: bool) -> Router {
     Router::new().route("/metrics", get(scraping(sources, with_node_md)))
 }

@@ -1,9 +1,9 @@
 //! Metrics on a port: a server with few routes, on its own thread.
 //!
 //! Any process of the machine may connect to a loopback port, so the server limits connections, and
-//! allows each one request and a few seconds. At the limit, a connection without a request is cut
-//! off. Without TLS, only loopback and names of this machine are accepted, unless configured
-//! otherwise.
+//! allows each connection one request and a few seconds. At the limit, a connection without a
+//! request is cut off. Without TLS, only loopback and names of this machine are accepted, unless
+//! configured otherwise.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::routes::routes;
 use super::snapshot::Source;
 
-/// Most connections at a time: a scraper or two, an operator with curl, and some silent ones.
+/// Most connections at a time: one or two scrapers, an operator with curl, and some silent clients.
 const CONNECTIONS_MAX: usize = 32;
 
 /// Deadline of a connection, from its first byte to its last.
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The text is no address with a port.
+    /// The given text is no address with a port.
     #[error("{0:?} is no address with a port, such as 127.0.0.1:9100")]
     Address(String),
     /// Other machines could connect to the address.
@@ -47,7 +47,7 @@ pub enum ServerError {
     /// An error of the operating system.
     #[error("cannot listen on {address}: {source}")]
     System {
-        /// The address.
+        /// The address at which the error occurred.
         address: SocketAddr,
         /// The error.
         #[source]
@@ -73,7 +73,7 @@ pub fn parse_address(text: &str, is_public: bool) -> Result<SocketAddr, ServerEr
     }
 }
 
-/// The running server; drop ends it.
+/// The running metrics server; drop ends it.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
@@ -82,11 +82,11 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves these arrays' metrics at `address`, and also the routes of `beside`. With port 0 the
-    /// system picks a free port.
+    /// Serves these arrays' metrics at `address`, and also the routes of `beside`. If the port is
+    /// 0, the system chooses a free port.
     ///
     /// # Errors
-    /// The system refuses the address, a thread or a runtime.
+    /// The system refuses the address, or cannot provide a thread or a runtime.
     pub fn start(
         address: SocketAddr,
         sources: Vec<Arc<dyn Source>>,
@@ -115,14 +115,14 @@ impl MetricsServer {
                     _ = stopped => {}
                 }
             });
-            // Do not wait for a scrape that still asks an array.
+            // Does not wait for a scrape that still waits for an array.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("braid-metrics".into()).spawn(body);
         Ok(Self { address: bound, stop: Some(stop), thread: Some(thread.map_err(system)?) })
     }
 
-    /// The server's address, with the port that it got.
+    /// The server's address, with the port that the system chose.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -155,7 +155,7 @@ async fn serve(listener: tokio::net::TcpListener, routes: Router) {
                 let mut http = http1::Builder::new();
                 let connection =
                     http.keep_alive(false).serve_connection(TokioIo::new(stream), service);
-                // A client that left or took too long is no error of the server.
+                // A client that disconnected or took too long is no error of the server.
                 let _ = tokio::time::timeout(CONNECTION_PATIENCE, connection).await;
             };
             tokio::spawn(task).abort_handle()

@@ -1,4 +1,4 @@
-//! The values of one array at one time: plain data, made by the program that serves it.
+//! The values of one array at one time: plain data, made by the program that serves the array.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::teller::Counts;
 
 /// A source of snapshots. Separate threads call it, and it may block them.
 pub trait Source: Send + Sync {
-    /// The present state.
+    /// The present state of the array.
     fn snapshot(&self) -> Snapshot;
 }
 
@@ -61,14 +61,14 @@ pub enum MemberState {
     Rebuilding,
     /// The member waits for a slot.
     Spare,
-    /// The member does not answer, and is out; it comes back by itself.
+    /// The member does not answer, and is out of the array; it returns by itself.
     Away,
-    /// The member failed, and is out.
+    /// The member failed, and is out of the array.
     Failed,
 }
 
 impl MemberState {
-    /// All states.
+    /// All states of a member.
     pub const ALL: [Self; 6] =
         [Self::Active, Self::Slow, Self::Rebuilding, Self::Spare, Self::Away, Self::Failed];
 
@@ -104,11 +104,11 @@ pub struct Member {
 /// The connections to a member's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberLink {
-    /// Whether the server can be reached, as far as is known.
+    /// Whether the member's server can be reached, as far as is known.
     pub is_up: bool,
-    /// Connections that were made anew after a loss.
+    /// Number of times that a connection was renewed after a loss.
     pub reconnects: u64,
-    /// Mean time of the last requests.
+    /// Mean time of the last requests to the member's server.
     pub mean_latency: Duration,
 }
 
@@ -121,7 +121,7 @@ pub struct Disks {
     pub rebuilding: u64,
     /// Spares that wait for a slot.
     pub spare: u64,
-    /// Members that went out since the array was started.
+    /// Members that went out of the array since it was started.
     pub failed: u64,
     /// Slots without an up-to-date member.
     pub missing: u64,
@@ -132,11 +132,11 @@ pub struct Disks {
 pub struct FrontEnd {
     /// The front end's name: `nbd`.
     pub name: &'static str,
-    /// Connections now.
+    /// Clients' connections at this moment.
     pub connections: u64,
-    /// Connections accepted.
+    /// Clients' connections accepted so far.
     pub accepted: u64,
-    /// Connections refused or cut, by reason.
+    /// Clients' connections refused or cut so far, by reason.
     pub rejected: Vec<(&'static str, u64)>,
     /// Requests received.
     pub requests: u64,
@@ -146,29 +146,29 @@ pub struct FrontEnd {
     pub written_bytes: u64,
     /// Error replies, by error.
     pub errors: Vec<(&'static str, u64)>,
-    /// Payload bytes in flight now.
+    /// Payload bytes in flight at this moment.
     pub payload_bytes: u64,
 }
 
-/// The queue of one member.
+/// The state of one member's request queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elevator {
     /// The member's slot.
     pub slot: u16,
-    /// Reads that wait now.
+    /// Reads that wait in the queue at this moment.
     pub waiting_reads: u64,
-    /// Other requests that wait now.
+    /// Requests other than reads that wait in the queue at this moment.
     pub waiting_writes: u64,
-    /// Vectors at the device now.
+    /// Request vectors that the device is serving at this moment.
     pub in_flight: u64,
-    /// Vectors dispatched to the device so far.
+    /// Request vectors dispatched to the device so far.
     pub dispatched: u64,
 }
 
 /// The state of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The array.
+    /// The array's name and UUID.
     pub identity: Identity,
     /// The array's level, in md's word.
     pub level: String,
@@ -194,7 +194,7 @@ pub struct Snapshot {
     pub members: Vec<Member>,
     /// The progress of the array's job, if it has one.
     pub job: Option<JobProgress>,
-    /// Milliseconds that members have sat out; the sum of all members.
+    /// Milliseconds for which members have sat out, summed over all members.
     pub sat_out_ms: u64,
     /// The engine's counters, by name.
     pub counters: Vec<(&'static str, u64)>,
@@ -213,7 +213,7 @@ impl Snapshot {
         self.job.is_some_and(|job| job.kind == kind)
     }
 
-    /// The state in one word; if several apply, the gravest.
+    /// The array's state in one word; if several states apply, the gravest.
     #[must_use]
     pub fn state(&self) -> State {
         let standing = &self.standing;

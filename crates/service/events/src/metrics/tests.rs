@@ -118,7 +118,7 @@ fn each_family_stands_once_with_all_arrays_and_all_states() {
     assert!(!render(vec![snapshot("tank")], false).contains("node_md"));
 }
 
-/// An alert or a panel with a missing metric would be quiet for ever.
+/// An alert or a panel that names a missing metric would stay silent for ever.
 #[test]
 fn alerts_and_dashboard_name_metrics_that_there_are() {
     let mut one = snapshot("tank");

@@ -42,11 +42,11 @@ pub(crate) struct Facts {
     pub(crate) control: String,
     /// The server's output file, if it has one.
     pub(crate) log: Option<String>,
-    /// Areas that the process has closed off; set once they are.
+    /// Areas that the process has closed off; set once the process is confined.
     pub(crate) confined: Vec<String>,
 }
 
-/// The state of the array on which answers to job requests depend.
+/// The state of the array on which the answers to job requests depend.
 pub(super) fn ground(volume: &Volume) -> Ground {
     let (view, geometry) = (volume.view(), volume.geometry());
     let slots = || (0..slot_count(&view)).map(|slot| view.member(SlotNumber(slot)));
@@ -107,9 +107,9 @@ impl Facts {
     }
 
     /// The array's name in commands: its own name if commands find the array by it, else the path
-    /// of its control socket.
+    /// of the array's control socket.
     pub(super) fn word(&self) -> String {
-        // Without a control socket no command finds the array; its name at least identifies it.
+        // Without a control socket no command finds the array; the name only identifies it.
         let is_found = self.control.is_empty()
             || running::control_path(&self.name) == Path::new(&self.control);
         let word = if is_found { &self.name } else { &self.control };
@@ -118,8 +118,8 @@ impl Facts {
 
     pub(super) fn array(&self, running: &ArrayParts, stopping: bool) -> Array {
         let ArrayParts { volume, tuner, board, .. } = running;
-        // Reads the waiting spares before the view: a spare that gets a slot in between appears in
-        // the view.
+        // Reads the waiting spares before the view. A spare that gets a slot between the two reads
+        // appears in the view.
         let waiting = volume.waiting();
         let view = volume.view();
         let geometry = volume.geometry();
@@ -138,8 +138,8 @@ impl Facts {
             uuid: self.uuid.clone(),
             level: geometry.level().name().to_owned(),
             layout: match geometry.level() {
-                // The superblocks of a RAID-0 may leave its layout open, so this is the layout from
-                // the start.
+                // The superblocks of a RAID-0 may leave its layout open, so the layout is the one
+                // with which the array started.
                 Level::Raid0 | Level::Linear => self.layout.clone(),
                 level => layout_name(level, geometry.layout()),
             },
@@ -351,8 +351,8 @@ impl Facts {
             return missing(Some(gone.since), Some(gone.cause));
         }
         let out = self.health.out(number);
-        // Without an incident the slot's last member went out a moment ago, and its notice is on
-        // its way.
+        // Without an incident, the slot's last member went out a moment ago, and the notice about
+        // that member has not arrived yet.
         let member =
             out.as_ref().map(|out| out.member.clone()).or_else(|| self.health.seat(number));
         if member.is_none() {
@@ -377,7 +377,7 @@ impl Facts {
         }
     }
 }
-/// The rows, with the connections of members on other hosts.
+/// The rows, each with the connections of its member, if the member is on another host.
 fn with_links(mut rows: Vec<Slot>, volume: &Volume) -> Vec<Slot> {
     let of = |look: MemberLook| {
         let LinkLook { is_up, last_loss, reconnects, mean_latency, .. } = look.link?;

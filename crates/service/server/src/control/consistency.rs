@@ -5,14 +5,14 @@
 //!     ─▶ apply: returns once superblocks have it
 //! ```
 //!
-//! Unlike other settings it is stored on members and survives a restart. So it must be set by
-//! itself, since other settings in the same request could fail after it. A change overwrites md's
-//! own space for a bitmap or a log, and space between that and the data. Setting the old word
-//! reverts it.
+//! Unlike other settings, the policy is stored on members and survives a restart. A request that
+//! sets it may set nothing else: other settings could fail afterwards. A change overwrites md's own
+//! space for a bitmap or a log, and space between that and the data. Setting the old word reverts
+//! the change.
 //!
 //! A change takes up to three steps in this order ([`Steps`]): drop logs; make or drop a bitmap;
-//! make logs. All are judged before the first. Between two steps the array keeps only a bitmap, or
-//! nothing.
+//! make logs. All steps are judged before the first step begins. Between two steps the array has
+//! only a bitmap, or neither a bitmap nor a log.
 //!
 //! Invariants
 //! - a refused change or a dry run changes nothing
@@ -47,7 +47,7 @@ pub(super) const CHUNK: &str = "bitmap-chunk";
 /// Key of the bitmap file outside of members.
 pub const FILE: &str = "bitmap-file";
 pub(super) const KEYS: [&str; 3] = [POLICY, CHUNK, FILE];
-/// Value for no bitmap file.
+/// The value of `bitmap-file` for no bitmap file.
 pub const NO_FILE: &str = "none";
 
 /// The array's current policy.
@@ -63,7 +63,7 @@ enum CurrentPolicy {
     OwnLogs(Option<u64>),
 }
 
-/// Where to make the new bitmap.
+/// The place of the new bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Home {
     Members,
@@ -73,7 +73,7 @@ enum Home {
     NewFile(PathBuf),
 }
 
-/// Change to the bitmap.
+/// The change to the array's bitmap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Change {
     #[default]
@@ -83,13 +83,13 @@ enum Change {
     GiveUp,
 }
 
-/// Steps of a change, in this order.
+/// The steps of a change of policy; they run in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Steps {
-    /// Drop the logs.
+    /// Drop the array's logs.
     ends_logs: bool,
     bitmap: Change,
-    /// Make these logs.
+    /// Make logs of this kind.
     logs: Option<LogKind>,
 }
 
@@ -173,7 +173,7 @@ impl Consistency {
             (None, Policy::Resync) if file.is_some() && is_moved => Policy::Bitmap,
             (policy, had) => policy.unwrap_or(had),
         };
-        // Under these two policies the current file stays empty.
+        // With the policies resync and ppl, the current bitmap file stays empty.
         let keeps_none = matches!(policy, Policy::Resync | Policy::Ppl);
         let file = file.filter(|_| !keeps_none || self.asked_file.is_some());
         let is_moved = file != self.file && !keeps_none;
@@ -190,7 +190,7 @@ impl Consistency {
             (Policy::Resync | Policy::Ppl, _) if asked.is_some() => return Err(refused.no_bitmap()),
             _ => {}
         }
-        // A lockless bitmap is made with its array, and never goes together with a log.
+        // A lockless bitmap exists since its array was created, and never together with a log.
         let is_lockless = volume.bitmap().is_some_and(|look| look.unwritten.is_some());
         let has_bitmap = match current {
             CurrentPolicy::Bitmap(bytes) | CurrentPolicy::OwnLogs(Some(bytes)) => Some(bytes),
@@ -247,7 +247,7 @@ impl Consistency {
             let may = match (kind, &bitmap) {
                 _ if kind == LogKind::Ppl || file.is_none() => volume.plan_logs(kind, sectors),
                 (_, Change::None) => volume.plan_log_in_file(),
-                // A new file has room for a log, and so has a file whose bitmap is made anew.
+                // A file with a new bitmap has room for a log, whether or not the file is new.
                 _ => Ok(()),
             };
             may.map_err(|error| refused.by_logs(&error))?;
@@ -263,7 +263,7 @@ impl Consistency {
         Ok(())
     }
 
-    /// Whether the policy needs a bitmap, and keeps it on the members.
+    /// Whether the requested policy needs a bitmap, and has it on the members.
     pub(super) fn is_on_members(&self) -> bool {
         let has_bitmap = matches!(
             self.current,
@@ -279,13 +279,13 @@ impl Consistency {
         self.steps != Steps::default()
     }
 
-    /// Applies the change. Returns once superblocks record it.
+    /// Applies the change of policy. Returns once superblocks record the change.
     pub(super) fn apply(self, volume: &Volume, named: &ArrayName<'_>) -> Result<(), CliError> {
         let refused =
             RefusalContext { volume, named, asked: self.chunk_bytes, file: self.file.clone() };
         let Steps { ends_logs, bitmap, logs } = self.steps;
         let has_begun = ends_logs || bitmap != Change::None;
-        // Make the file before the array drops anything.
+        // Make the bitmap file before the array drops its logs or its bitmap.
         let mut made = None;
         let bitmap = match bitmap {
             Change::None => None,
@@ -304,7 +304,7 @@ impl Consistency {
             }
         };
         let unmake = |error: CliError| {
-            // If the array already uses the file, the file stays.
+            // If the array already uses the bitmap file, the file stays.
             let used = Self::now(volume).file;
             let unused = made.filter(|path| used.as_ref() != Some(path));
             remove_files(&unused.into_iter().collect::<Vec<PathBuf>>());
@@ -343,8 +343,8 @@ impl Consistency {
     }
 }
 
-/// Plans a bitmap. If no bitmap fits, braid's own log does without, as in an array that was created
-/// with one.
+/// Plans a bitmap. If no bitmap fits, braid's own log works without one, as in an array that was
+/// created with a log.
 fn planned(
     volume: &Volume,
     (asked, policy): (Option<u32>, Policy),
@@ -375,7 +375,7 @@ struct RefusalContext<'a> {
 }
 
 impl RefusalContext<'_> {
-    /// Refuses a bitmap file that exists already, or that the requested policy does not use.
+    /// Refuses a bitmap file that exists already, or that the requested policy does not need.
     fn check_file(&self, path: &Path, policy: Policy, is_moved: bool) -> Result<(), CliError> {
         if is_moved && path.symlink_metadata().is_ok() {
             let there = OpenError::AlreadyExists { path: path.to_path_buf() };
@@ -418,7 +418,7 @@ impl RefusalContext<'_> {
         error.because("nothing was changed").remedy(Risk::Change, "Make one", command)
     }
 
-    /// Explains an error of a later step, if an earlier step has changed something.
+    /// Explains an error of a later step of the change, if an earlier step has changed something.
     fn on_the_way(&self, error: CliError, has_begun: bool) -> CliError {
         if !has_begun {
             return error;

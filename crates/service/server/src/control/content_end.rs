@@ -1,4 +1,5 @@
-//! Content that stands on an array, and where it ends: an array that ends earlier must not cut it.
+//! Content on an array, such as a file system, and its end: an array that gets smaller must not cut
+//! the content.
 //!
 //! ```text
 //!   Volume ─▶ bytes ─▶ braid_signatures::look ─▶ Standing: names, end, the way to shrink it
@@ -6,9 +7,9 @@
 //!
 //! Content that records no end counts as content up to the array's end: encrypted content, say,
 //! whose size is that of its device. A partition table ends with its last partition. Content that
-//! is not recognised is not looked at: only its clients know where it ends.
+//! braid does not recognise is ignored: only its clients know its end.
 //!
-//! This file reads as a client does, and judges no change of shape.
+//! This file reads the array as a client does, and judges no change of shape.
 //!
 //! Invariants
 //! - content whose end is not known is cut by any end
@@ -20,23 +21,23 @@ use braid_ring::client::ClientRequest;
 use braid_runtime::Volume;
 use braid_signatures::{Contents, Scheme, Signature, look};
 
-/// Bytes of a superblock that md's older versions keep at the end.
+/// Size in bytes of a superblock, which md's older versions keep at a member's end.
 const SUPERBLOCK_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;
 
-/// Content on the array.
+/// Content on the array, such as a file system or a partition table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// The words that name it; the first is offered.
+    /// The words by which an operator may name the content; braid offers the first word.
     pub(super) names: Vec<String>,
-    /// The content in words.
+    /// A description of the content for the operator.
     pub(super) words: String,
-    /// First byte behind it; `None` if it does not say.
+    /// First byte behind the content; `None` if the content does not record its end.
     pub(super) end_bytes: Option<u64>,
     way: Way,
 }
 
-/// How content becomes smaller.
+/// The tool that makes the content smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Ext,
@@ -45,22 +46,22 @@ enum Way {
     PhysicalVolume,
     Encrypted,
     Partitions,
-    /// By its own tools, which braid does not know.
+    /// Tools of the content that braid does not know.
     Other,
 }
 
 impl Standing {
-    /// Whether an array that ends there cuts it.
+    /// Whether an array that ends at this byte cuts the content.
     fn is_cut_at(&self, end_bytes: u64) -> bool {
         self.end_bytes.is_none_or(|end| end > end_bytes)
     }
 
-    /// Whether one of these words names it.
+    /// Whether one of these words names the content.
     pub(super) fn is_named(&self, words: &[String]) -> bool {
         self.names.iter().any(|name| words.contains(name))
     }
 
-    /// The content, and where it ends.
+    /// A line that names the content and its end.
     pub(super) fn line(&self) -> String {
         match self.end_bytes {
             Some(end) => format!("{} ends at {}", self.words, format_size(end)),
@@ -68,7 +69,7 @@ impl Standing {
         }
     }
 
-    /// The command that lets it end at a byte, if one is known.
+    /// The command that makes the content end at this byte, if braid knows one.
     pub(super) fn command(&self, end_bytes: u64) -> Option<String> {
         let kib = end_bytes / 1024;
         match self.way {
@@ -80,7 +81,7 @@ impl Standing {
         }
     }
 
-    /// Advice about making it smaller.
+    /// Advice about making the content smaller.
     pub(super) fn hint(&self) -> &'static str {
         match self.way {
             Way::Ext => "it shrinks while it is not mounted, after `e2fsck -f`",
@@ -98,7 +99,7 @@ impl Standing {
     }
 }
 
-/// Content on the array that an end there would cut.
+/// The content that an array's end at this byte would cut.
 pub(super) fn cut_at(volume: &Volume, end_bytes: u64) -> Vec<Standing> {
     let size_bytes = volume.size_bytes();
     let contents = look(size_bytes, &mut |offset, length| read(volume, offset, length));

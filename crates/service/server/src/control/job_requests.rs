@@ -2,9 +2,9 @@
 //! checks.
 //!
 //! Once a minute a thread asks the schedule whether a check is due. A due check that cannot begin
-//! (paused jobs, a missing member) stays due and is requested again. So a clock that jumps is
-//! noticed within a minute, and no wait is longer. Without scheduled checks the thread sleeps and
-//! wakes no processor.
+//! (paused jobs, a missing member) stays due and is requested again. No wait is longer than a
+//! minute, so the thread notices a clock that jumps within a minute. Without scheduled checks the
+//! thread sleeps and wakes no processor.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use braid_console::output::utc::now_seconds;
 /// Interval between looks at the schedule.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Requests a job, if it is possible. With `dry_run` it only returns the expected effect.
+/// Requests a job, if the array allows the job. With `dry_run` it only returns the expected effect.
 pub(super) fn ask(
     running: &ArrayParts,
     request: JobRequest,

@@ -1,5 +1,5 @@
-//! Whether a running array can serve a job request, and its effect: a pure table over the array's
-//! state.
+//! Decides whether a running array accepts a job request, and the request's effect. The decision is
+//! a pure table over the array's state.
 
 use braid_control::model::{Job, JobEffect, JobKind, JobRequest, JobState};
 use braid_runtime as runtime;
@@ -20,11 +20,11 @@ pub(super) struct Ground {
     pub(super) is_recovering: bool,
     /// A member is being replaced.
     pub(super) is_replacing: bool,
-    /// Redundancy does not agree everywhere.
+    /// The redundancy does not agree with the data everywhere.
     pub(super) is_dirty: bool,
 }
 
-/// Reason of a refusal.
+/// The reason why the array refuses a job request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Not {
     Redundant,
@@ -33,13 +33,13 @@ pub(super) enum Not {
     Whole,
     /// Jobs are paused.
     GoingOn,
-    /// A running or waiting check does less than requested.
+    /// The check that runs or waits does less than the request needs.
     Unchecked,
-    /// A needed job must complete first, and its last attempt failed.
+    /// The array needs this job first, and its last attempt failed.
     Finished(JobKind),
 }
 
-/// The request in the engine's type.
+/// Converts the request to the engine's type.
 pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
     match request {
         JobRequest::Check => runtime::JobRequest::Check,
@@ -51,7 +51,7 @@ pub(super) fn handed_on(request: JobRequest) -> runtime::JobRequest {
     }
 }
 
-/// Decides the effect of a request.
+/// Decides the effect of a job request.
 pub(super) fn decide(
     ground: Ground,
     snapshot: &JobsSnapshot,
@@ -98,8 +98,8 @@ fn begun(
         _ if ground.missing_count > 0 => Err(Not::Whole),
         (Some(kind), _) => Err(Not::Finished(kind)),
         _ if snapshot.is_paused => Err(Not::GoingOn),
-        // A repair is refused while a plain check runs. Otherwise the client that waits for the
-        // check would hear that it was interrupted.
+        // While a plain check runs, a repair is refused: it would interrupt the check, for whose
+        // end a client may wait.
         (None, Some(check)) if is_less(check) => Err(Not::Unchecked),
         (None, Some(_)) => Ok(JobEffect::Nothing),
         (None, None) if will_wait => Ok(JobEffect::Waits),
@@ -111,7 +111,7 @@ fn is_busy(jobs: &[Job]) -> bool {
     jobs.iter().any(|job| job.state != JobState::Waiting)
 }
 
-/// The job that the array needs, if the last attempt failed.
+/// The job that the array needs, if the job's last attempt failed.
 fn refused(ground: Ground, snapshot: &JobsSnapshot) -> Option<JobKind> {
     let is_refused = |kind: JobKind| {
         let last = snapshot.last.iter().find(|last| last.kind == kind);
@@ -265,7 +265,7 @@ mod tests {
             (recovering, &behind, Ask::Check, Ok(JobEffect::Nothing)),
             (dirty, &idle, Ask::Check, Ok(JobEffect::Waits)),
             (dirty, &refused, Ask::Check, Err(Not::Finished(Resync))),
-            // The job was refused, but is no longer needed.
+            // The last resync failed, but the array no longer needs a resync.
             (WHOLE, &refused, Ask::Check, Ok(JobEffect::Begins)),
             (WHOLE, &paused, Ask::Check, Err(Not::GoingOn)),
             (degraded, &idle, Ask::Check, Err(Not::Whole)),

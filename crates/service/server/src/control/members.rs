@@ -1,4 +1,4 @@
-//! An operator's changes of members: whether each is allowed, and doing it.
+//! An operator's changes of members: checks whether a change is allowed, and performs it.
 //!
 //! ```text
 //!   the request's member, by slot or path ─▶ allowed? (the array decides) ─▶ do it, report it
@@ -39,11 +39,11 @@ use crate::membership::Membership;
 use braid_console::error::CliError;
 use braid_console::error::code::Code;
 
-/// Longest wait until the superblocks of the other members record that a member is out. Until then
-/// the member cannot be removed.
+/// Longest wait until the superblocks of the other members record that a member is out. The member
+/// cannot be removed earlier.
 const RECORDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Interval of looking whether superblocks record the failure.
+/// Interval between checks whether superblocks record the failure of a member.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A member's standing in the array.
@@ -51,7 +51,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 enum Standing {
     /// The member has a slot.
     Active,
-    /// The member is to replace the member of a slot.
+    /// The member is to replace another member that has a slot.
     Replacing,
     /// The member is a spare without a slot.
     Waiting,
@@ -70,7 +70,7 @@ struct CurrentMember {
     slot: Option<u16>,
 }
 
-/// The array, its members, and this request's context.
+/// The array and its members during one member request.
 struct RequestContext<'a> {
     volume: &'a Volume,
     membership: &'a Membership,
@@ -79,12 +79,12 @@ struct RequestContext<'a> {
     word: String,
     ground: Ground,
     members: Vec<CurrentMember>,
-    /// The array that gave the device, if the device was another array's spare.
+    /// The array from which the device was moved, if the device was another array's spare.
     moved_from: Option<&'a str>,
     /// Devices that the client passed open.
     devices: RequestDevices,
-    /// The words of the new shape that the devices are for. An array without redundancy takes
-    /// devices for a new shape only.
+    /// The words of the new shape for which the devices are added. An array without redundancy
+    /// accepts devices only for a new shape.
     shape_words: Option<String>,
 }
 
@@ -105,8 +105,8 @@ impl<'a> RequestContext<'a> {
                 (None, None, false) => Standing::Out,
             };
             let slot = slot.or(replaces);
-            // No superblock update reaches a failed member, so its own superblock names its last
-            // slot.
+            // No superblock update reaches a failed member, so the superblock on the failed member
+            // names its last slot.
             let had = match look.superblock.state.role {
                 Role::Active(slot) if standing == Standing::Out => Some(slot),
                 _ => None,
@@ -127,8 +127,8 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    /// The member with this slot number or path. If several share a path, the first standing in
-    /// `order` wins.
+    /// The member with this slot number or path. If several share a path, the member whose standing
+    /// is first in `order` is returned.
     fn find(&self, word: &str, order: [Standing; 5]) -> Result<&CurrentMember, CliError> {
         let number = word.parse::<u16>().ok().filter(|_| !word.starts_with('+'));
         let key = if number.is_none() { braid_member::key_at(Path::new(word)) } else { None };
@@ -139,7 +139,7 @@ impl<'a> RequestContext<'a> {
         let of = |standing| {
             self.members.iter().find(move |one| one.standing == standing && is_meant(one))
         };
-        // A slot number means one member in this order, whatever the request.
+        // A slot number selects a member in this order of standings, for every request.
         let order = match number {
             Some(_) => {
                 use Standing::{Active, Journal, Out, Replacing, Waiting};
@@ -161,7 +161,7 @@ impl<'a> RequestContext<'a> {
         Tolerance::of(&self.volume.geometry(), view.resync_offset, &is_in_sync).can_lose
     }
 
-    /// Empty slots that no waiting spare could take.
+    /// Number of empty slots that no waiting spare could take.
     fn free_slots(&self) -> usize {
         let waiting = self.members.iter().filter(|one| one.standing == Standing::Waiting).count();
         self.ground.missing_count.saturating_sub(waiting)
@@ -189,7 +189,7 @@ struct Outcome {
     members: Vec<MemberChanged>,
     destroyed: Vec<String>,
     saved_in: Option<String>,
-    /// The slot that the change leaves empty.
+    /// The slot that the change of members leaves empty.
     lost: Option<u16>,
 }
 
@@ -203,8 +203,8 @@ pub(super) fn change(
     change_for(running, facts, request, (dry_run, None))
 }
 
-/// Adds the devices that a new shape needs, as [`change`] does. `shape_words` are the words for
-/// that shape.
+/// Adds the devices that a new shape needs, in the way of [`change`]. `shape_words` are the words
+/// for that shape.
 pub(super) fn join(
     running: &ArrayParts,
     facts: &Facts,
@@ -279,7 +279,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// The one member that the request names. An error if the request also sets another field.
+    /// The one member that the request names; an error if the request also sets another field.
     fn one<'a>(&self, wanted: &'a MembersWanted) -> Result<&'a str, CliError> {
         match wanted.destroy.is_empty() && wanted.with.is_none() {
             true => self.only(wanted),
@@ -314,7 +314,7 @@ fn fail(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outco
     let member = context.find(word, [Active, Replacing, Waiting, Out, Journal])?;
     let changed = |effect| MemberChanged {
         member: member.label.clone(),
-        // A replacement has no slot of its own.
+        // A member that is to replace another has no slot of its own yet.
         slot: member.slot.filter(|_| member.standing != Standing::Replacing),
         effect,
         returns: false,
@@ -341,8 +341,8 @@ fn fail(context: &RequestContext<'_>, word: &str, dry_run: bool) -> Result<Outco
 }
 
 /// Waits until the superblocks of the other members record the failure, or until the loss of a
-/// spare was reported, so that a following `remove` succeeds. On a timeout that `remove` is refused
-/// and can be tried again.
+/// spare was reported, so that a following `remove` succeeds. After a timeout, the `remove` is
+/// refused, and can be tried again.
 fn wait_until_recorded(context: &RequestContext<'_>, id: MemberId, is_spare: bool) {
     let began = Instant::now();
     let is_there = || match is_spare {
@@ -476,7 +476,7 @@ fn take_away(context: &RequestContext<'_>, member: &CurrentMember) -> Result<(),
     })
 }
 
-/// The error code of a refusal.
+/// The error code for a refused member request.
 fn code_of(refusal: MemberRefusal) -> Code {
     match refusal {
         MemberRefusal::NoMember => Code::NoSuchMember,

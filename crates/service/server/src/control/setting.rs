@@ -1,4 +1,4 @@
-//! Every setting of a running array: shown, checked, and set all together or not at all.
+//! Settings of a running array: shown, checked and set. A request sets all its settings or none.
 
 use std::io;
 use std::path::PathBuf;
@@ -53,11 +53,11 @@ pub(super) enum SetError {
     NotKept(PathBuf, io::Error),
 }
 
-/// Settings that are sizes in bytes.
+/// Keys of the settings that are sizes in bytes.
 const SIZES: [&str; 6] =
     ["cache-size", "dirty-limit", "payload-memory", "job-floor", "job-ceiling", consistency::CHUNK];
 
-/// The value as the option of `braid serve` spells it.
+/// A setting's value, spelt as the option of `braid serve` spells it.
 fn words(key: &str, value: &SettingValue) -> String {
     match value {
         SettingValue::Number(bytes) if SIZES.contains(&key) => format!("{bytes}B"),
@@ -65,7 +65,7 @@ fn words(key: &str, value: &SettingValue) -> String {
     }
 }
 
-/// Settings that were checked.
+/// Settings that have passed the checks.
 pub(super) struct CheckedSettings {
     cache: Cache,
     scheduling: Scheduling,
@@ -131,7 +131,7 @@ impl CheckedSettings {
         Ok(set)
     }
 
-    /// Refuses settings with which no other host could take the array over.
+    /// Refuses settings that would prevent other hosts from taking over the array.
     fn check_for_heir(&self) -> Result<(), CliError> {
         if self.cache.mode == CacheMode::WriteBack {
             return Err(owner::no_write_back());
@@ -202,7 +202,7 @@ impl CheckedSettings {
     /// Applies the settings that differ.
     ///
     /// # Errors
-    /// A setting that must survive a restart cannot be saved: nothing is changed.
+    /// A setting that must survive a restart cannot be saved; then no setting is changed.
     pub(super) fn apply(self, running: &ArrayParts, named: &ArrayName<'_>) -> Result<(), SetError> {
         let ArrayParts { volume, tuner, board, spare_group, .. } = running;
         if self.consistency.changes() {
@@ -210,7 +210,7 @@ impl CheckedSettings {
             let file = volume.bitmap_file();
             let changed = self.consistency.apply(volume, named).map_err(SetError::ByArray);
             if let Some(journal) = journal.filter(|_| volume.journal().is_none()) {
-                // The journal's device becomes free. While it still owes answers it stays open,
+                // Closes the journal's device. While the device still owes answers, it stays open,
                 // like any member that is out.
                 let _one = running.membership.alone();
                 running.membership.remove(volume, journal, None).ok();
@@ -277,7 +277,7 @@ impl CheckedSettings {
     }
 }
 
-/// Whether the array has redundancy that a check could compare, and is writable.
+/// Whether the array is writable and has redundancy for a check to compare.
 fn may_be_checked(volume: &Volume) -> Result<(), String> {
     if matches!(volume.geometry().level(), Level::Linear | Level::Raid0) {
         return Err("its level has neither copies nor parity to compare".to_owned());

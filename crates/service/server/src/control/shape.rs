@@ -1,9 +1,9 @@
 //! An operator's changes of the array's shape: what a request means, whether it is possible, and
-//! its beginning. [`crate::shape_changes`] goes on with it.
+//! the start of the change. [`crate::shape_changes`] follows the change to its end.
 //!
-//! A shape that holds less comes in two steps, as with mdadm: the array ends earlier for clients,
-//! which can be taken back; then it loses what no client uses any more. Neither step cuts content
-//! that says or may say that it ends later, unless the operator names it.
+//! The array gets smaller in two steps, as with mdadm: first clients see a smaller array, which can
+//! be undone. Then the array loses the part that no client uses any more. Neither step cuts content
+//! that ends later, or that may end later, unless the operator names the content.
 
 use braid_control::PassedDescriptors;
 use braid_control::model::{
@@ -30,9 +30,9 @@ use braid_console::error::{CliError, Risk};
 use braid_console::output::shell::shell_word;
 use braid_console::output::size::{format_size, parse_size};
 
-/// The unit of an array's end for clients: the block of most of them.
+/// The array's end for clients is a multiple of this many bytes, the block of most clients.
 const END_UNIT_BYTES: u64 = 4096;
-/// Levels whose shape changes.
+/// Levels that a change of shape can start from or lead to.
 const LEVELS: [Level; 6] =
     [Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10];
 
@@ -126,7 +126,7 @@ impl ShapeContext<'_> {
         Ok(answer)
     }
 
-    /// The way to the wanted shape, which cuts no content.
+    /// Plans the change to the wanted shape; refuses to cut content that is not named.
     fn propose(
         &self,
         wish: &ShapeWish,
@@ -145,7 +145,7 @@ impl ShapeContext<'_> {
         proposed.map_err(|error| self.refused(&error))
     }
 
-    /// Lets the array end elsewhere for clients; members keep all that they have.
+    /// Changes the end of the array that clients see; members keep all their data.
     fn end_at(
         &self,
         wanted: &ShapeWanted,
@@ -207,7 +207,7 @@ impl ShapeContext<'_> {
         })
     }
 
-    /// Refuses to cut content that the operator has not named.
+    /// Refuses an end of the array that would cut content which the operator has not named.
     fn check_content(&self, end_bytes: u64, wanted: &ShapeWanted) -> Result<(), CliError> {
         let cut = cut_at(self.volume(), end_bytes);
         let Some(first) = cut.iter().find(|one| !one.is_named(&wanted.cut)) else { return Ok(()) };
@@ -263,7 +263,7 @@ impl ShapeContext<'_> {
         })
     }
 
-    /// The wanted shape; new devices widen the array by themselves.
+    /// The shape that the request's words describe, not counting new devices.
     fn wish(&self, wanted: &ShapeWanted) -> Result<ShapeWish, CliError> {
         let bad = |what: String| {
             let error = CliError::new(Code::Usage, what).about(&self.facts.name);
@@ -306,7 +306,7 @@ impl ShapeContext<'_> {
         })
     }
 
-    /// If only devices were named, the array gets a slot for each.
+    /// If the request names devices but no shape, the array gets one more slot for each device.
     fn with_slots(&self, wish: ShapeWish, joining: usize) -> ShapeWish {
         let is_plain = wish.level.is_none() && wish.member_size_sectors.is_none();
         let slots = usize::from(self.volume().geometry().slots()) + joining;
@@ -314,7 +314,8 @@ impl ShapeContext<'_> {
         ShapeWish { slots: wish.slots.or(slots), ..wish }
     }
 
-    /// Whether the shape may change now; logs that can rest do not count.
+    /// Whether a change of shape may begin now. Parity logs are no obstacle, as they can rest
+    /// during the change.
     fn may_begin(&self) -> Result<(), CliError> {
         let volume = self.volume();
         if volume.bitmap_file().is_some() {
@@ -401,7 +402,7 @@ impl ShapeContext<'_> {
         Some(bytes_each.div_ceil(speed.max(1)))
     }
 
-    /// Consequences on the way, and afterwards.
+    /// Consequences for the operator, during the change of shape and after it.
     fn notes(
         &self,
         (kind, gap_bytes): (ShapeChangeKind, u64),
@@ -598,7 +599,7 @@ impl ShapeContext<'_> {
 
 const GOES_BACK: &str = "it can go back from any point with `braid revert`, also after a power cut";
 
-/// Where Linux goes on with a reshape that has this many sectors in place.
+/// Which Linux versions can continue a reshape that has this many sectors in place, and where.
 fn taken_over_by(in_place: u64, is_whole: bool) -> &'static str {
     match (in_place, is_whole) {
         (0, _) => "Linux 3.5 and later take over from any point, and braid from them",
@@ -607,18 +608,18 @@ fn taken_over_by(in_place: u64, is_whole: bool) -> &'static str {
     }
 }
 
-/// Bytes that a shape holds.
+/// Capacity in bytes of an array with this shape.
 fn capacity_bytes(shape: &braid_geometry::Shape) -> u64 {
     let geometry = Geometry::new(shape).expect("it was proposed");
     geometry.capacity_sectors() * SECTOR_BYTES
 }
 
-/// A size as a word of the command line, exactly.
+/// A size as a word of the command line, without rounding.
 fn size_word(bytes: u64) -> String {
     if bytes.is_multiple_of(1024) { format!("{}K", bytes / 1024) } else { format!("{bytes}B") }
 }
 
-/// The words of a request for another shape, as the operator types them.
+/// The command-line options of a request for another shape, as the operator types them.
 fn words(wanted: &ShapeWanted) -> String {
     let chunk = wanted.chunk_bytes.map(|bytes| format!("--chunk {}", size_word(bytes)));
     let layout = wanted.layout.as_ref().map(|word| format!("--layout {}", shell_word(word)));

@@ -17,8 +17,8 @@ pub(super) fn reshape_of(volume: &Volume) -> Option<Reshape> {
     })
 }
 
-/// A shape of a reshape. A RAID-0 is a RAID-4 then, which lacks its parity: the operator sees the
-/// RAID-0.
+/// A shape of a reshape, as the operator sees it. During a reshape, a RAID-0 is a RAID-4 without
+/// its parity member, but the operator sees a RAID-0.
 pub(super) fn as_seen(geometry: &Geometry, is_striping: bool) -> Shape {
     let shape = in_words(geometry);
     if !is_striping {
@@ -28,7 +28,7 @@ pub(super) fn as_seen(geometry: &Geometry, is_striping: bool) -> Shape {
     Shape { level, layout: None, members: shape.members.saturating_sub(1), ..shape }
 }
 
-/// A RAID-0 in a reshape as the operator sees it: without the slot for parity.
+/// Shows a RAID-0 during a reshape as the operator sees it: without the slot for parity.
 pub(super) fn show_striped(array: &mut Array) {
     let last = array.slots.iter().filter_map(|slot| slot.slot).max();
     array.slots.retain(|slot| slot.slot.is_none() || slot.slot != last || slot.member.is_some());
@@ -44,7 +44,7 @@ pub(super) fn show_striped(array: &mut Array) {
 
 pub(super) fn in_words(geometry: &Geometry) -> Shape {
     let chunk_bytes = u64::from(geometry.chunk_sectors()) * SECTOR_BYTES;
-    // The layouts of a RAID-0 whose shape changes agree: it has one zone.
+    // Hides a RAID-0's layout: an array whose shape changes has one zone, where all layouts agree.
     let layout = layout_name(geometry.level(), geometry.layout());
     let layout = layout.filter(|_| geometry.level().family() != Family::Direct);
     Shape {

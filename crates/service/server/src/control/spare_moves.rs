@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Each array has its own process and finds other arrays by their control sockets in the runtime
-//! folder. The array that lacks a member asks. The server of the spare removes it as for an
-//! operator, and refuses a second array. Between the two requests the device belongs to no array,
-//! and a stop waits for the second. If this process is killed there, the other array's history
-//! records the removal, and the operator must add the device.
+//! folder. The array that lacks a member requests the spare. The spare's server removes the spare
+//! as for an operator, and refuses a second array. After the removal and before the add, the device
+//! belongs to no array, and a stop waits for the add. If this process is killed in between, the
+//! other array's history records the removal, and the operator must add the device.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ use braid_discovery::running::{self, RunningArray};
 
 #[derive(Debug)]
 struct Offer<'a> {
-    /// The array that has the spare.
+    /// The array that offers the spare.
     of: &'a RunningArray,
     path: &'a str,
 }
@@ -50,7 +50,7 @@ fn offers<'a>(own_uuid: &str, group: &str, all: &'a [RunningArray]) -> Vec<Offer
     giving.into_iter().flat_map(of).collect()
 }
 
-/// The path of a spare without a pending request.
+/// The path of a spare that has no request pending.
 fn spare(slot: &Slot) -> Option<&str> {
     let is_waiting = slot.state == SlotState::Waiting && slot.role == Role::Spare;
     slot.member.as_deref().filter(|_| is_waiting && slot.replaces.is_none())
@@ -59,30 +59,31 @@ fn spare(slot: &Slot) -> Option<&str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Nothing,
-    /// A slot has no member, but a spare waits for it, or its own member may return.
+    /// A slot has no member, but a spare of this array waits to take the slot, or the slot's own
+    /// member may return.
     SpareWaits,
     Member,
 }
 
 fn lack(running: &setting::ArrayParts) -> Lack {
     let volume = &running.volume;
-    // Counts spares before slots: a spare that gets its slot in between is counted twice, never
-    // left out.
+    // Counts spares before slots. A spare that gets its slot between the two counts is counted
+    // twice, never left out.
     let waiting = volume.waiting().iter().filter(|(_, replaces)| replaces.is_none()).count();
     let ground = array::ground(volume);
     let may_have = ground.is_redundant && !ground.is_read_only && !ground.has_failed;
     match ground.missing_count {
         0 => Lack::Nothing,
-        // A RAID-0 in a reshape lacks its parity on purpose.
+        // A RAID-0 in a reshape has no parity member on purpose.
         _ if !may_have || volume.is_striping() => Lack::Nothing,
-        // The slot of a member that is away may get its member back in a moment.
+        // A member that is away may return to its slot in a moment.
         missing if missing <= waiting + volume.kept_slots() => Lack::SpareWaits,
         _ => Lack::Member,
     }
 }
 
 impl Answers {
-    /// Takes a spare of another array of the group, if this one lacks a member.
+    /// Moves a spare from another array of the group to this array, if this array lacks a member.
     pub(in super::super) fn take_spare(&self, group: &str) -> SpareNeed {
         let lack = || self.running().map_or(Lack::Nothing, |running| lack(&running));
         match lack() {
@@ -130,8 +131,8 @@ impl Answers {
         added.map(drop).map_err(|(_, error)| error.to_string())
     }
 
-    /// Has the other array remove the spare, and adds it to this array. The error has a reason only
-    /// if something was changed.
+    /// Makes the other array remove the spare, and adds the spare to this array. The error has a
+    /// reason only if one of the arrays was changed.
     fn take(&self, running: &setting::ArrayParts, offer: &Offer<'_>) -> Result<(), Option<String>> {
         let Offer { of, path } = offer;
         let name = &of.array.name;
@@ -161,8 +162,8 @@ impl Answers {
             Ok(_) => {}
             // If two arrays request a spare, its server refuses the second request.
             Err(ClientError::Refused(problem)) if problem.code != silent => return Err(None),
-            // The spare may have left despite the error, for example with requests still
-            // unanswered.
+            // The other array may have removed the spare despite the error, for example with
+            // requests still unanswered.
             Err(error) => {
                 let back = give_back();
                 return Err(Some(format!(
@@ -178,8 +179,8 @@ impl Answers {
     }
 }
 
-/// Whether the device is large enough and holds nothing but the other array's metadata. False if it
-/// cannot be examined.
+/// Whether the device is large enough, and holds no data except the other array's metadata. False
+/// if the device cannot be examined.
 fn fits(running: &setting::ArrayParts, offer: &Offer<'_>) -> bool {
     let Ok(device) = braid_member::open(Path::new(offer.path), Access::Examine) else {
         return false;

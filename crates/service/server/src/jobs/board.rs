@@ -5,13 +5,13 @@
 //!   sampler, while a job exists ──▶ the job's progress, four times a second
 //! ```
 //!
-//! The engine has no clock and forgets a finished job. The state folder also keeps the last results
-//! and the time of the next check ([`super::saved_jobs`]). The sampler's thread writes it, so no
-//! notice waits for the disk. A lock covers both noting and passing on an operator's request (a
-//! check, a pause), so that status shows exactly the request.
+//! The engine has no clock, and does not remember finished jobs. The state folder also keeps the
+//! last results and the time of the next check ([`super::saved_jobs`]). The sampler's thread writes
+//! the folder, so no notice waits for the disk. One lock covers both noting an operator's request
+//! (a check, a pause) and passing it to the engine, so that status agrees with the engine.
 //!
-//! An interrupted check is over: its client hears that, and requests a new one. The engine alone
-//! would begin it anew once the array is whole, perhaps weeks later.
+//! An interrupted check is over: its client is told, and may request a new check. The engine alone
+//! would start the check again once the array is whole, perhaps weeks later.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -33,10 +33,10 @@ use super::words::{model_kind, result, run};
 use crate::health::absolute;
 use braid_console::output::utc::{now_seconds, rfc3339_utc};
 
-/// Interval between samples of a job; its pace is known after a second.
+/// Interval between samples of a job; the job's pace is known after a second.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs of a check's findings to keep, with neighbours merged. Further runs are counted.
+/// Runs of a check's findings to keep, with neighbours merged. Further runs are only counted.
 const RUNS_MAX: usize = 100;
 
 #[derive(Debug)]
@@ -54,13 +54,13 @@ struct BoardState {
     is_paused: bool,
     /// The requested check, if any.
     wanted: Option<JobRequest>,
-    /// The check was interrupted and is over, but the engine does not know that yet.
+    /// The check was interrupted and is over, but the engine has not been told yet.
     is_check_cut: bool,
     under_way: Option<UnderWay>,
     last: BTreeMap<JobKind, LastJob>,
     ended_count: u64,
     schedule: Schedule,
-    /// The saved state lacks a change.
+    /// The saved state lacks a change that the board has.
     is_unsaved: bool,
     is_over: bool,
 }
@@ -85,8 +85,8 @@ pub(crate) struct JobsSnapshot {
 }
 
 impl Board {
-    /// Board of an array about to be started. `saved` is the saved state; `file` is its path if it
-    /// is to be written.
+    /// Board of an array about to be started. `saved` is the saved state; `file` is its path, if
+    /// the state is to be saved.
     pub(crate) fn new(is_paused: bool, saved: SavedJobs, file: Option<PathBuf>) -> Self {
         let SavedJobs { ended_count, last, schedule } = saved;
         let last = last.into_iter().map(|job| (job.kind, job)).collect();
@@ -104,10 +104,10 @@ impl Board {
         self.noted().schedule.due(now_seconds)
     }
 
-    /// Sets the interval, once it is saved.
+    /// Sets the interval between checks, once the interval is saved.
     ///
     /// # Errors
-    /// The interval cannot be saved: nothing is changed.
+    /// The interval cannot be saved; then nothing is changed.
     pub(crate) fn set_check_every(
         &self,
         every_seconds: Option<u64>,
@@ -124,8 +124,8 @@ impl Board {
         kept
     }
 
-    /// Waits until the schedule is to be examined, for `longest` at most; without a schedule, until
-    /// one is set. Also returns if `is_over` holds when [`Self::wake`] is called.
+    /// Waits until the schedule of checks is to be examined, at most for `longest`; without a
+    /// schedule, until one is set. Returns early if `is_over` holds when [`Self::wake`] is called.
     pub(crate) fn wait_for_check(&self, longest: Duration, is_over: impl Fn() -> bool) {
         let until = Instant::now() + longest;
         let mut noted = self.noted();
@@ -145,7 +145,7 @@ impl Board {
 
     /// Makes the waiting thread examine the schedule again.
     pub(crate) fn wake(&self) {
-        // The waiting thread holds this lock from its look at the schedule until it waits. Taking
+        // The waiting thread holds the lock from its look at the schedule until it waits. Taking
         // the lock makes sure that the thread gets the signal.
         drop(self.noted());
         self.changed.notify_all();
@@ -154,7 +154,7 @@ impl Board {
     /// Writes the saved state.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The state cannot be written.
     pub(crate) fn save(&self) -> Result<(), (PathBuf, io::Error)> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(path) = &*file else { return Ok(()) };
@@ -175,7 +175,7 @@ impl Board {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Records a notice; `label` names a member.
+    /// Records a notice about a job; `label` returns the label of a member.
     pub(crate) fn note(&self, notice: &Notice, label: impl Fn(MemberId) -> String) {
         match notice {
             Notice::Found(found) => {
@@ -197,7 +197,7 @@ impl Board {
         self.noted().is_paused
     }
 
-    /// Pauses or resumes jobs, if that is a change.
+    /// Pauses or resumes jobs; does nothing if they are in that state already.
     pub(crate) fn set_paused(&self, volume: &Volume, is_paused: bool) {
         let request = if is_paused { JobRequest::Pause } else { JobRequest::Resume };
         let differs = |told: &JobsSnapshot| Ok::<_, Infallible>((told.is_paused != is_paused, ()));
@@ -206,13 +206,13 @@ impl Board {
 
     pub(crate) fn snapshot(&self, volume: &Volume) -> JobsSnapshot {
         let mut noted = self.noted();
-        // Under the lock, so that the end of this job is not noted yet.
+        // Reads the job under the lock, so that the job's end cannot be noted in between.
         let job = volume.job();
         noted.snapshot(job.as_ref(), self.now_ns())
     }
 
-    /// Passes a request on if `may` allows it in the current state, and returns the answer of
-    /// `may`.
+    /// Passes a job request to the engine if `may` allows the request in the current state. Returns
+    /// the answer of `may`.
     ///
     /// # Errors
     /// The error of `may`.
@@ -347,7 +347,7 @@ impl BoardState {
 
     fn job(&mut self, job: &JobProgress, now_ns: u64) -> Job {
         self.see(job, now_ns);
-        // Paused as requested: the engine may not have reacted yet.
+        // Shows the job as paused once that is requested: the engine may not have reacted yet.
         let is_paused = self.is_paused;
         let under_way = self.under_way.as_mut().expect("it was seen just now");
         let estimate = under_way.pace.estimate(now_ns);
@@ -386,7 +386,7 @@ impl BoardState {
 }
 
 impl UnderWay {
-    /// The findings, if the job is a check.
+    /// The findings of the current job, if it is a check.
     fn found(&self, job: &JobProgress) -> Found {
         let mut runs = self.runs.clone();
         runs.sort_by_key(|run| (run.member_offset_bytes, run.slot));
@@ -397,7 +397,7 @@ impl UnderWay {
             repaired_sectors: job.repaired,
             ambiguous_sectors: job.ambiguous,
             runs,
-            // The engine does not list further runs; it only counts their sectors.
+            // The findings list no further runs, but count their sectors.
             more_runs: self.more_runs,
         }
     }
@@ -445,20 +445,20 @@ fn waiting_check(request: JobRequest) -> Job {
     }
 }
 
-/// Truncated to two decimals, so that it is not 100 before the job is complete.
+/// Percentage truncated to two decimals, so that it is below 100 until the job is complete.
 fn percent(done: u64, end: u64) -> f64 {
     let hundredths = u128::from(done) * 10_000 / u128::from(end.max(1));
     f64::from(u32::try_from(hundredths).unwrap_or(10_000)) / 100.0
 }
 
-/// Samples jobs on its own thread, which sleeps while none runs. Drop ends it.
+/// Samples jobs on its own thread, which sleeps while no job runs. Drop ends it.
 pub(crate) struct Sampler {
     board: Arc<Board>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sampler {
-    /// Starts the thread; it calls `fails` when the jobs' state cannot be saved.
+    /// Starts the sampling thread, which calls `fails` when the jobs' state cannot be saved.
     ///
     /// # Errors
     /// The thread could not start.
@@ -559,7 +559,7 @@ mod tests {
         let last = noted.snapshot(None, SECOND).last;
         assert_eq!((last[0].number, last[0].result), (2, JobResult::Interrupted));
         assert_eq!((last[0].differing_sectors, last[0].written_sectors), (2, 3));
-        // The client that ended the check needs no report.
+        // A check that the client ended is not reported to the engine as interrupted.
         noted.is_check_cut = false;
         noted.wish(JobRequest::Check);
         noted.wish(JobRequest::EndCheck);

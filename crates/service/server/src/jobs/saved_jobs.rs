@@ -5,9 +5,9 @@
 //!   <state folder>/arrays/<UUID>.jobs  how the last job of each kind ended, the schedule of checks
 //! ```
 //!
-//! The file may be deleted at any time: then earlier jobs are unknown, and checks need a request.
-//! An unreadable file counts as empty, and the next save overwrites it. A job that could not be
-//! finished is not saved, since the next start tries it again.
+//! The file may be deleted at any time: without the file, earlier jobs are unknown, and checks run
+//! only on request. An unreadable file counts as empty, and the next save overwrites it. A job that
+//! could not be finished is not saved, since the next start tries it again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,10 +61,10 @@ impl SavedJobs {
         })
     }
 
-    /// Writes the file atomically and durably.
+    /// Writes the file of the jobs' state, atomically and durably.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let value = json!({
             "format": FORMAT,
@@ -111,7 +111,7 @@ mod tests {
         saved.write(&path).expect("it can be written");
         saved.write(&path).expect("and again");
         assert_eq!(SavedJobs::read(&path), saved);
-        // A refused job is not saved, because the next start tries it again.
+        // A job that could not be finished is not saved, because the next start tries it again.
         let result = JobResult::Unreadable;
         let refused = LastJob { kind: JobKind::Resync, result, number: 8, ..check.clone() };
         let with_refused = SavedJobs { last: vec![check, refused], ..saved.clone() };
@@ -130,7 +130,7 @@ mod tests {
             fs::write(&path, text.replace(from, to)).expect("a file");
             assert_eq!(SavedJobs::read(&path), SavedJobs::default(), "{from} {to}");
         }
-        // The next number is larger than all saved ones, even if the file's count is not.
+        // The next job number is larger than all saved numbers, even if the file's count is not.
         fs::write(&path, text.replace("\"ended\": 9", "\"ended\": 2")).expect("a file");
         assert_eq!(SavedJobs::read(&path).ended_count, 7);
     }

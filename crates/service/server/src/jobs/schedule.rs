@@ -4,17 +4,18 @@
 //!   next check = the later of: when that was set · when the last check was over    + check-every
 //! ```
 //!
-//! A check cut short by a lost member or a stop is not over: it stays due, and begins again as soon
-//! as it can. A check that an operator ended is over: the next one comes at its usual time.
+//! A check that a lost member or a stop interrupts is not over: it stays due, and begins again as
+//! soon as possible. A check that an operator ended is over: the next check comes at its usual
+//! time.
 //!
 //! Invariants
 //! - A clock that is wrong for a while delays a check by at most one interval
 //!   `[check: a_clock_that_was_wrong_delays_no_check_for_long]`.
 
-/// Shortest and longest interval between two checks, in seconds.
+/// Shortest and longest allowed interval between two checks, in seconds.
 const EVERY_SECONDS: std::ops::RangeInclusive<u64> = 3600..=10 * 365 * 86_400;
 
-/// Units of the setting, the largest first, in seconds.
+/// Units of the interval's text form, in seconds, the largest first.
 const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
 
 /// When the next check is due: an interval, and the time from which it counts.
@@ -38,15 +39,15 @@ impl Schedule {
 
     /// When the next check is due, given the current time.
     pub(crate) fn due(&mut self, now_seconds: u64) -> Due {
-        // The clock was ahead when this time was noted.
+        // If the noted time is in the future, the clock was ahead when the time was noted.
         self.counted_from = self.counted_from.min(now_seconds);
         let Some(every_seconds) = self.every_seconds else { return Due::Never };
         let at = self.counted_from.saturating_add(every_seconds);
         if at <= now_seconds { Due::Since(at) } else { Due::At(at) }
     }
 
-    /// Sets the interval. A schedule that is on keeps its start; a schedule that was off counts
-    /// from now.
+    /// Sets the interval between checks. It counts from the same time as the interval before, or
+    /// from now if checks were off.
     #[must_use]
     pub(crate) fn set(self, every_seconds: Option<u64>, now_seconds: u64) -> Self {
         let was_on = self.every_seconds.is_some();
@@ -58,7 +59,7 @@ impl Schedule {
         self.counted_from = now_seconds;
     }
 
-    /// The interval in words: `30d`, `off`.
+    /// The interval in words, such as `30d` or `off`.
     pub(crate) fn words(every_seconds: Option<u64>) -> String {
         let Some(seconds) = every_seconds else { return "off".to_owned() };
         let fits = |unit: &&(u64, &str)| seconds.is_multiple_of(unit.0);
@@ -66,7 +67,7 @@ impl Schedule {
         format!("{}{unit}", seconds / unit_seconds)
     }
 
-    /// Parses an interval.
+    /// Parses the interval between checks.
     ///
     /// # Errors
     /// The text is no time, or is out of range; the error gives the range.
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(schedule.due(START), Due::At(first));
         assert_eq!(schedule.due(first - 1), Due::At(first));
         assert_eq!(schedule.due(first), Due::Since(first));
-        // A check that cannot begin for a day stays due.
+        // A check that is due but cannot begin for a day stays due.
         assert_eq!(schedule.due(first + DAY), Due::Since(first));
         schedule.note_over(first + DAY);
         assert_eq!(schedule.due(first + DAY), Due::At(first + 31 * DAY));

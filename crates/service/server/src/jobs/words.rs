@@ -79,7 +79,8 @@ pub fn run(found: &Finding, label: impl Fn(MemberId) -> String) -> FoundRun {
             slot: None,
             member: None,
             candidate_slots: Vec::new(),
-            // In each shape and after each write the sectors may lie on another member.
+            // Gives no offset on a member: in another shape or after another write, the sectors may
+            // lie on another member.
             member_offset_bytes: 0,
             array_offset_bytes: Some(bytes(array.0)),
             length_bytes: bytes(sectors),

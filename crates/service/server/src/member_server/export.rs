@@ -1,4 +1,4 @@
-//! A member as an export: one for clients without a claim, and one for each claim.
+//! A member as NBD exports: one export for clients without a claim, and one for each claim.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -8,21 +8,22 @@ use braid_ownership::{Claim, Fence, Judgement, Mark, User, refused_words, served
 
 use super::mark_file::MarkFile;
 
-/// The smallest block: sectors, as members have.
+/// The smallest block of an export, in bytes: one sector, as members have.
 const BLOCK_BYTES: u32 = 512;
 
-/// A member and its fence.
+/// A member, and the fence that decides which clients' requests reach the device.
 struct FencedMember {
     name: String,
     member: Arc<dyn Member>,
     fence: Mutex<Fence>,
-    /// A request has come back from the device.
+    /// Signalled when the device has answered a request.
     came_back: Condvar,
-    /// One claim is judged at a time; a later one waits for the drain of the one before.
+    /// One claim is judged at a time; a later claim waits until the device has answered the
+    /// requests of older claims.
     claims: Mutex<MarkFile>,
 }
 
-/// A request with the device. Its end is counted even if the device's code panics.
+/// A request that the device is serving. Drop counts its end, even if the device's code panics.
 struct Turn<'a> {
     member: &'a FencedMember,
     user: User,
@@ -45,7 +46,8 @@ impl FencedMember {
         is_served.then(|| Turn { member: self, user })
     }
 
-    /// Returns when only this claim is served; the mark that the member had before.
+    /// Accepts a claim, and returns once only this claim is served. Returns the mark that the
+    /// member had before.
     fn take(&self, claim: Claim) -> Result<Option<Mark>, String> {
         let mark_file = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         let (judgement, before) = {
@@ -158,7 +160,7 @@ impl Export for MemberExport {
         self.fenced.member.size_bytes()
     }
 
-    /// Without a claim a member that has had an owner is only read.
+    /// A member that has had an owner is read-only for clients without a claim.
     fn read_only(&self) -> bool {
         self.claim.is_none() && self.fenced.fence().mark().is_some()
     }

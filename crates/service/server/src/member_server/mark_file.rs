@@ -21,7 +21,7 @@ impl MarkFile {
         Self(state_dir.join("members").join(format!("{name}-{sum:08x}.epoch")))
     }
 
-    /// The mark; `None` if the member has never had an owner.
+    /// Reads the mark; `None` if the member has never had an owner.
     pub(super) fn read(&self) -> Result<Option<Mark>, CliError> {
         let text = match std::fs::read_to_string(&self.0) {
             Ok(text) => text,
@@ -32,7 +32,7 @@ impl MarkFile {
         mark.map(Some)
     }
 
-    /// Makes a mark durable.
+    /// Writes a mark to the file durably.
     pub(super) fn write(&self, mark: Mark) -> io::Result<()> {
         write_whole(&self.0, &format!("{mark}\n"))
     }

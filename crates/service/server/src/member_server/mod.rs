@@ -6,12 +6,12 @@
 //!                      └─ MarkFile: the highest epoch, durable
 //! ```
 //!
-//! The server knows nothing of arrays. An owner claims a member with words behind the export's name
-//! ([`braid_ownership::Claim`]). The server refuses older owners, and answers a new one when all
-//! requests of older ones have come back from the device ([`braid_ownership::Fence`]).
+//! The server knows nothing of arrays. An owner claims a member with words after the export's name
+//! ([`braid_ownership::Claim`]). The server refuses older owners. It answers a new owner once the
+//! device has answered all requests of older owners ([`braid_ownership::Fence`]).
 //!
-//! Threads serve the clients, and carry out a request where it was received: braid has one request
-//! on each connection.
+//! Threads serve the clients. The thread that receives a request carries it out, since braid has
+//! one request in flight on each connection.
 
 mod export;
 mod mark_file;
@@ -39,7 +39,7 @@ use super::{confine, descriptors, endpoints};
 use export::MemberExport;
 use mark_file::MarkFile;
 
-/// Descriptors that a member may have open.
+/// File descriptors that one member may have open.
 const DESCRIPTORS_PER_MEMBER: usize = 4;
 
 /// Serves the files and devices of `config` as members, until a signal.
@@ -97,7 +97,7 @@ pub fn serve_members(config: &ServerConfig, globals: &Globals) -> Result<Exit, C
         }
         false => uris.iter().for_each(|uri| outln!("{uri}")),
     }
-    // A manager that cannot be told still sees the process live.
+    // If the service manager cannot be notified, it still sees that the process is alive.
     let _ = service::ready(&format!("serving {} at {}", names.join(", "), uris.join(", ")));
     watch.wait(|_| {});
     let _ = service::stopping();
@@ -110,7 +110,7 @@ fn words_of(paths: &[PathBuf]) -> String {
     paths.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The export's name: the file's own.
+/// The export's name: the name of the file without its folder.
 fn name_of(path: &PathBuf) -> Result<String, CliError> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.filter(|name| !name.contains('?') && !braid_member::is_uri(path));

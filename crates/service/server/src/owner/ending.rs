@@ -1,4 +1,4 @@
-//! The periods of an owner, its errors, and its end.
+//! The intervals and time limits of an array's owner, the owner's errors, and its end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use braid_console::error::{CliError, Exit, Risk};
 use braid_ownership::{Mark, TenureEnd};
 use braid_store::StoreError;
 
-/// An owner says that it lives this often, and an heir looks as often for a release.
+/// An owner renews its record in the store each `BEAT`; an heir looks for a release each `LOOK`.
 pub(super) const BEAT: Duration = Duration::from_millis(500);
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// An owner whose record stays unchanged for this long has gone, as far as a standby knows. That
-/// decides only how soon it tries: members and the store decide who owns.
+/// A standby considers an owner gone if the owner's record stays unchanged for this long. This
+/// limit decides only how soon the standby tries: members and the store decide who owns the array.
 pub(super) const SILENCE: Duration = Duration::from_millis(3000);
-/// How long an owner that hears nothing from members answers reads.
+/// How long an owner answers reads after members have last answered the owner.
 pub(super) const LEASE: Duration = Duration::from_millis(1000);
-/// How much longer an heir waits: clocks of two hosts differ in speed.
+/// How much longer than the lease an heir waits, since the clocks of two hosts differ in speed.
 pub(super) const LEASE_MARGIN: Duration = Duration::from_millis(125);
 
-/// How long a process that ends at once may take to say why.
+/// Time for a process that ends at once to write the reason.
 const WORDS: Duration = Duration::from_millis(200);
 
 pub(super) fn store_error(error: &StoreError) -> CliError {
@@ -34,8 +34,8 @@ pub(super) fn store_error(error: &StoreError) -> CliError {
     error.remedy(Risk::Look, "See what --store needs", "braid help B126")
 }
 
-/// Ends the process: another owner has the array, or may have it. No client gets an answer any
-/// more, and nothing more is written.
+/// Ends the process, because another owner has the array or may have it. Clients get no more
+/// answers, and the process writes nothing more.
 pub(super) fn end_at_once(name: &str, end: &TenureEnd, json: bool) -> ! {
     end_with(Exit::Refused, (name, "ownership-lost"), &end.to_string(), json)
 }
@@ -48,7 +48,7 @@ pub(super) fn end_without_store(name: &str, waited: Duration, json: bool) -> ! {
 
 fn end_with(exit: Exit, (name, event): (&str, &str), why: &str, json: bool) -> ! {
     let status = i32::from(exit.number());
-    // A reader of the output that hangs does not keep the process.
+    // A hanging reader of the output does not keep the process from ending.
     std::thread::spawn(move || {
         std::thread::sleep(WORDS);
         std::process::exit(status);
@@ -61,20 +61,21 @@ fn end_with(exit: Exit, (name, event): (&str, &str), why: &str, json: bool) -> !
     std::process::exit(status);
 }
 
-/// The refusals of members' servers, on their way to the keeper of the tenure.
+/// Refusals by members' servers of requests by this owner, from the members' connections to the
+/// keeper of the tenure.
 #[derive(Clone, Default)]
 pub(super) struct Refusals(Arc<Mutex<RefusalState>>);
 
 #[derive(Default)]
 struct RefusalState {
-    /// The latest refusal, before there is a tenure.
+    /// The latest refusal that came before the tenure began.
     latest: Option<Mark>,
-    /// From the take-over on a refusal ends the process.
+    /// The array's name and output format; set at the take-over. Then a refusal ends the process.
     ends: Option<(String, bool)>,
 }
 
 impl Refusals {
-    /// Takes a refusal, on the thread of a connection.
+    /// Notes a refusal, on the thread of a member's connection.
     pub(super) fn take(&self, mark: Mark) {
         let mut state = self.0.lock().expect("noting does not panic");
         if state.latest.is_none_or(|latest| mark.supersedes(&latest)) {
@@ -85,7 +86,8 @@ impl Refusals {
         }
     }
 
-    /// Takes the loss of a disk's reservation. Before there is a tenure, its claim tells.
+    /// Ends the process if a disk's reservation is lost. Before the tenure begins, the disk's claim
+    /// reports the loss.
     pub(super) fn take_loss(&self, why: &str) {
         if let Some((name, json)) = &self.0.lock().expect("noting does not panic").ends {
             end_with(Exit::Failed, (name, "reservation-lost"), why, *json);
@@ -96,7 +98,8 @@ impl Refusals {
         self.0.lock().expect("noting does not panic").latest.take()
     }
 
-    /// From now on a refusal ends the process, also one that came since the claims.
+    /// From now on, a member server's refusal ends the process, also one that came since the
+    /// claims.
     pub(super) fn end_process(&self, name: &str, json: bool) {
         let mut state = self.0.lock().expect("noting does not panic");
         if let Some(mark) = state.latest {

@@ -1,4 +1,5 @@
-//! The keeper of a tenure: it beats, gives members up before superblocks do, and keeps the lease.
+//! The keeper of a tenure: renews the record in the store, removes members from the record before
+//! superblocks do, and extends the lease.
 //!
 //! ```text
 //!   an update is planned ─▶ agree: allowed by the record ─▶ consent
@@ -28,10 +29,10 @@ use super::lease_gate::LeaseGate;
 use super::swap::{PAUSE, Seen};
 use super::take_over::{AskedMembers, Owned};
 
-/// How often the lease is computed anew: members' links send a request at least this often.
+/// Interval at which the lease is computed anew. Members' links send a request at least this often.
 const LEASE_STEP: Duration = Duration::from_millis(100);
 
-/// The pause before a member that was left out is looked for again.
+/// The pause before a member that was left out of the take-over is tried again.
 const ADD_PAUSE: Duration = Duration::from_secs(2);
 
 /// An owned array that is about to be opened.
@@ -47,7 +48,7 @@ pub(crate) struct OwnedArray {
 }
 
 impl OwnedArray {
-    /// From now on a refusal of a member's server ends the process.
+    /// Takes over an owned array. From now on, a refusal by a member's server ends the process.
     pub(crate) fn new(
         owned: Owned,
         ready: &Ready,
@@ -62,16 +63,16 @@ impl OwnedArray {
             Some((MemberKey(open.superblock.device.uuid), slot))
         };
         let slots = slots.filter_map(slot_of).collect();
-        // Until members have answered requests of this array.
+        // The gate stays closed until members have answered requests of this array.
         let gate = Arc::new(LeaseGate::new(0));
         Self { seen, tenure, patience, left_out, members_asked, slots, gate, planned: channel() }
     }
 
-    /// Hears of each update of superblocks before it begins.
+    /// A handle by which the array announces each update of superblocks before the update begins.
     pub(crate) fn consenter(&self) -> Consenter {
         let sender = self.planned.0.clone();
         Consenter::new(move |planned| {
-            // After the release no update is planned any more.
+            // The send fails only after the release, when the array plans no more updates.
             let _ = sender.send(planned);
         })
     }
@@ -140,8 +141,8 @@ impl Keeper {
         self.left_out.iter().map(unasked).collect()
     }
 
-    /// Adds the members that were left out of the take-over, each when it answers. `note` hears of
-    /// those that are still left out.
+    /// Adds the members that were left out of the take-over, each when it answers. After each
+    /// attempt, `note` gets the members that are still left out.
     pub(crate) fn add_later(
         &self,
         volume: &Arc<Volume>,
@@ -172,11 +173,11 @@ impl Keeper {
         thread::Builder::new().name("braid-returning".into()).spawn(run).map(drop)
     }
 
-    /// Gives the array back, to the host `heir` or to any (empty): it has ended in order. Waits for
-    /// the store at most this long.
+    /// Releases the array, which has stopped in order, to the host `heir`, or to any host if `heir`
+    /// is empty. Waits for the store at most for `patience`.
     pub(crate) fn release(mut self, heir: &str, patience: Duration) {
         self.state.lock().expect(UNBROKEN).tenure.want_release(heir);
-        // The thread has ended if the tenure has.
+        // The send fails if the keeper's thread has ended because the tenure is over.
         let _ = self.wakes.send(());
         let until = Instant::now() + patience;
         let Some(thread) = self.thread.take() else { return };
@@ -186,8 +187,8 @@ impl Keeper {
     }
 }
 
-/// Adds a member that was left out. The error says whether its server answers, and why the array
-/// does not have the member.
+/// Adds a member that was left out of the take-over. The error says whether the member's server
+/// answers, and why the array does not have the member.
 fn try_to_add(
     path: &Path,
     asked: &AskedMembers,
@@ -196,7 +197,8 @@ fn try_to_add(
     if asked.has(path) {
         return Err((false, "no answer".to_owned()));
     }
-    // `add` keeps other requests out, so a host that is gone is not waited for there.
+    // Opens the member first, to make sure that its host answers: `add` blocks other requests, and
+    // must not wait for a host that is gone.
     match braid_member::open(path, Access::Examine) {
         Err(OpenError::Unreachable { reason, .. }) => Err((false, reason)),
         Err(error) => Err((true, error.to_string())),
@@ -204,32 +206,33 @@ fn try_to_add(
     }
 }
 
-/// The lock is never held while the store is asked.
+/// State of the tenure. No thread holds its lock while it waits for the store.
 struct State {
     tenure: Tenure,
     /// The slots of the members in sync.
     slots: BTreeMap<MemberKey, u16>,
     /// The members that the array has had under this owner.
     seen: BTreeSet<MemberKey>,
-    /// The last update that the keeper agreed to.
+    /// The last update of superblocks to which the keeper agreed.
     last: Option<PlannedUpdate>,
-    /// An update that waits for a swap, and since when.
+    /// An update of superblocks that waits for a swap at the store, and since when it waits.
     asked: Option<(PlannedUpdate, Instant)>,
 }
 
 impl State {
     fn ask(&mut self, planned: PlannedUpdate) {
-        // A member that the update leaves out is not taken in any more, whatever was wanted before.
+        // A member that the update leaves out is no longer added to the record's members in sync,
+        // even if that was wanted before.
         let in_sync = self.tenure.record().in_sync();
         let kept = in_sync.intersection(&keys(&planned)).copied().collect();
         self.tenure.want_in_sync(kept, "a member was given up");
-        // An older update that members have is no reason any more to take a member in.
+        // An earlier update of superblocks is no longer a reason to name a member as in sync.
         self.last = None;
         let since = self.asked.take().map_or_else(Instant::now, |(_, since)| since);
         self.asked = Some((planned, since));
     }
 
-    /// Agrees to the update that waits, if the record allows it.
+    /// Agrees to the waiting update of superblocks, if the record allows it.
     fn consent(&mut self, volume: &Weak<Volume>) {
         let allowed = self.asked.take_if(|(one, _)| self.tenure.allows(&keys(one)));
         let Some((planned, _)) = allowed else { return };
@@ -240,7 +243,7 @@ impl State {
         self.last = Some(planned);
     }
 
-    /// Drops members from the record that have failed or were removed under this owner.
+    /// Drops from the record the members that have failed or were removed under this owner.
     fn forget(&mut self, volume: &Volume) {
         let away = volume.away();
         let looks = volume.look_at_members().into_iter();
@@ -252,7 +255,7 @@ impl State {
         self.seen.extend(there);
     }
 
-    /// Takes members into the record that superblocks name as in sync, durably.
+    /// Adds to the record the members that superblocks durably name as in sync.
     fn take_in(&mut self, volume: &Volume) {
         let Some(last) = &self.last else { return };
         if volume.recorded().is_none_or(|recorded| recorded.events < last.events) {
@@ -275,7 +278,8 @@ impl State {
 
 const UNBROKEN: &str = "no panic under this lock";
 
-/// Agrees to updates that need no swap, also while the store is away, and has the others swapped.
+/// Agrees to updates of superblocks that need no swap, even while the store does not answer. Wakes
+/// the keeper to swap the record for the other updates.
 fn agree(
     planned: &Receiver<PlannedUpdate>,
     (state, volume, wakes): &(Arc<Mutex<State>>, Weak<Volume>, Sender<()>),
@@ -290,12 +294,12 @@ fn agree(
     }
 }
 
-/// The thread that asks the store.
+/// The thread that swaps the record at the store.
 struct TenureKeeper {
     volume: Weak<Volume>,
     seen: Seen,
     state: Arc<Mutex<State>>,
-    /// How long an update may wait for the store; `None` without a limit.
+    /// How long an update of superblocks may wait for the store; `None` without a limit.
     patience: Option<Duration>,
     name: String,
     json: bool,
@@ -305,7 +309,7 @@ struct TenureKeeper {
 impl TenureKeeper {
     fn run(&mut self, woken: &Receiver<()>) {
         let mut beat_at = Instant::now() + BEAT;
-        // A swap was done, and another is wanted already.
+        // A swap has succeeded, and another is wanted already.
         let mut is_eager = false;
         loop {
             let until_beat = beat_at.saturating_duration_since(Instant::now());
@@ -360,7 +364,7 @@ impl TenureKeeper {
             thread::sleep(PAUSE);
             true
         });
-        // With wrong credentials, perhaps, the swap is tried again with the next beat.
+        // If the store refused the swap, perhaps for wrong credentials, the next beat tries again.
         let result = swapped.inspect_err(tell).ok();
         if result == Some(SwapResult::Done) {
             self.is_away_told = false;
@@ -402,7 +406,7 @@ impl LeaseKeeper {
             self.gate.set_until(self.lease.until_ns(&in_sync, can_run));
             thread::sleep(LEASE_STEP);
         }
-        // The array has stopped, and its last answers are out.
+        // The array has stopped, so the gate opens for its last answers.
         self.gate.set_until(u64::MAX);
     }
 }

@@ -1,7 +1,8 @@
-//! Requests are answered while the lease lasts; later answers wait.
+//! Answers to clients' requests are sent while the owner's lease lasts; after its end they wait for
+//! the next lease.
 //!
-//! Writes are safe without the lease, but an owner that slept would answer one after the next owner
-//! has begun to serve.
+//! Writes are safe without the lease. But an owner that was suspended could answer a request after
+//! the next owner has begun to serve.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,15 +11,15 @@ use braid_member::boot_ns;
 use braid_ring::client::{ClientRequest, Completion, Outcome};
 use braid_runtime::{Disk, Extent};
 
-/// The time until which requests may be answered, and the answers that wait for a later one. Times
-/// are those of [`boot_ns`].
+/// The end of the lease, until which requests are answered, and the answers that wait for a later
+/// end. Times are those of [`boot_ns`].
 pub(crate) struct LeaseGate {
     until_ns: AtomicU64,
     waiting: Mutex<Vec<(Completion, Outcome)>>,
 }
 
 impl LeaseGate {
-    /// A gate that is open until then.
+    /// A gate that is open until `until_ns`.
     pub(super) fn new(until_ns: u64) -> Self {
         Self { until_ns: AtomicU64::new(until_ns), waiting: Mutex::new(Vec::new()) }
     }
@@ -27,7 +28,7 @@ impl LeaseGate {
         boot_ns() < self.until_ns.load(Ordering::Acquire)
     }
 
-    /// Moves the end of the lease, and gives the answers that waited for it.
+    /// Moves the end of the lease, and sends the answers that waited for the move.
     pub(super) fn set_until(&self, until_ns: u64) {
         self.until_ns.store(until_ns, Ordering::Release);
         let waiting = std::mem::take(&mut *self.waiting.lock().expect("parking does not panic"));

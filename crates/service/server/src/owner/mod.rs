@@ -7,8 +7,8 @@
 //!              └─ lease_gate: requests are answered while the lease lasts
 //! ```
 //!
-//! The rules are in `braid-ownership`, which the simulator drives; the store is `braid-store`. When
-//! the tenure ends otherwise than by a release, the process ends at once, and answers no client.
+//! The rules are in `braid-ownership`, which the simulator drives; the store is `braid-store`. If
+//! the tenure ends in any way but by a release, the process ends at once, and answers no client.
 
 mod ending;
 mod keeper;

@@ -1,5 +1,5 @@
-//! The rules of an array with one owner. Another host may take it over at any moment, so nothing
-//! that it needs stands on this host alone.
+//! The rules of an array with one owner. Another host may take over the array at any moment, so
+//! nothing that the array needs is on this host alone.
 //!
 //! | This host alone would have | Rule |
 //! |---|---|
@@ -15,7 +15,7 @@ use braid_console::error::code::Code;
 use braid_console::error::{CliError, Risk};
 use braid_member::keeps_owners_out;
 
-/// Refuses an array that an heir could not take over.
+/// Refuses an array that another host could not take over.
 pub(super) fn check_array(array: &AssembledArray) -> Result<(), CliError> {
     if array.bitmap.is_none() && array.geometry.lost_max() > 0 {
         return Err(no_bitmap());
@@ -44,7 +44,8 @@ pub(crate) fn no_change_of_shape(name: &str) -> CliError {
     needs(error(&what).about(name).because(HALF_CHANGED).because("nothing was changed"))
 }
 
-/// Refuses to hand an array over, if no other host can take it over, or none has this name.
+/// Refuses to release an array to the host `heir`, if no other host can take it over, or if `heir`
+/// is no host's name.
 pub(crate) fn check_heir(is_owned: bool, name: &str, heir: &str) -> Result<(), CliError> {
     if !is_owned {
         let what = format!("no host can take {name} over");
@@ -58,17 +59,17 @@ pub(crate) fn check_heir(is_owned: bool, name: &str, heir: &str) -> Result<(), C
     Ok(())
 }
 
-/// Whether the text has only the letters of host names, which need no encoding in a URL.
+/// Whether the text has only characters that host names may have, which need no encoding in a URL.
 #[must_use]
 pub fn has_host_letters(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
 
-/// The longest name of a host (POSIX).
+/// The longest name of a host in bytes (POSIX).
 const HOST_BYTES_MAX: usize = 255;
 
-/// Refuses a member that could not keep an older owner out: one of this host, unless it is a disk
-/// that several hosts share and that can be reserved.
+/// Refuses a member whose device cannot keep an older owner out. A member on this host is refused,
+/// unless it is a disk that several hosts share and that can be reserved.
 pub(crate) fn check_member(path: &Path) -> Result<(), CliError> {
     keeps_owners_out(path).map_err(|why| {
         let what = format!("{} cannot keep an older owner out", path.display());
@@ -88,7 +89,7 @@ fn error(what: &str) -> CliError {
     CliError::new(Code::StoreUnusable, what)
 }
 
-/// Adds the remedy of all refusals that are about the conditions of `--store`.
+/// Adds the remedy that all errors about the conditions of `--store` have.
 pub(super) fn needs(error: CliError) -> CliError {
     error.remedy(Risk::Look, "See what --store needs", "braid help B126")
 }

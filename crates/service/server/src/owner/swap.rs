@@ -1,11 +1,11 @@
-//! A swap at the store, whatever becomes of its answer.
+//! Swaps an array's record at the store, even if the store's answer is lost.
 
 use std::time::Duration;
 
 use braid_ownership::{Record, SwapResult};
 use braid_store::{Store, StoreError, Stored};
 
-/// The pause before a store that does not answer is asked again.
+/// The pause before the next request to a store that does not answer.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
 /// The record of an array in a store, as it was seen last.
@@ -29,11 +29,11 @@ impl Seen {
         Ok(())
     }
 
-    /// Swaps the record that was seen last for another. If the answer is lost, the record is read
-    /// until the store answers. `goes_on` hears of each failure, and waits.
+    /// Replaces the record that was seen last by the record `to`. If the answer is lost, the record
+    /// is read until the store answers. `goes_on` gets each failure, and waits.
     ///
     /// # Errors
-    /// The store refused, or did not answer until `goes_on` gave up.
+    /// The store refused, or did not answer before `goes_on` gave up.
     pub(super) fn swap(
         &mut self,
         to: &Record,

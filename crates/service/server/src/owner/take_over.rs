@@ -27,14 +27,14 @@ use super::ending::{LEASE, LEASE_MARGIN, LOOK, Refusals, SILENCE, store_error};
 use super::rules;
 use super::swap::{PAUSE, Seen};
 
-/// How long a server that is no standby waits for members that do not answer.
+/// How long a server without `--standby` waits for members that do not answer.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(15);
 /// The pause before members that did not answer are claimed again.
 const CLAIM_PAUSE: Duration = Duration::from_millis(250);
-/// Once there are enough members, the others are waited for at most this long from the first claim
-/// on. A host that is gone answers nothing for seconds.
+/// Once there are enough members, an heir waits at most this long, counted from the first claim,
+/// for the others. A host that is gone answers nothing for seconds.
 const CLAIM_GRACE: Duration = Duration::from_secs(1);
-/// How long claims may take before the operator hears of those that are missing.
+/// How long claims may take before the operator is told which members are missing.
 const CLAIM_TOLD: Duration = Duration::from_secs(2);
 
 /// An array that this process owns.
@@ -44,19 +44,19 @@ pub(crate) struct Owned {
     pub(super) refusals: Refusals,
     /// The members to open: claimed, and in sync by the record.
     pub(crate) members: Vec<PathBuf>,
-    /// The other members. They are added and recovered when they answer.
+    /// The members that are not opened. They are added and recovered once they answer.
     pub(super) left_out: Vec<PathBuf>,
     pub(super) asked: AskedMembers,
 }
 
-/// Members whose servers are being asked. A later link to a member ends earlier ones, so a member
-/// is opened only when its server has answered.
+/// Members whose servers have a question from this process pending. A later connection to a member
+/// ends earlier ones, so a member is opened only after its server has answered.
 #[derive(Clone, Default)]
 pub(super) struct AskedMembers(Arc<Mutex<BTreeSet<PathBuf>>>);
 
 impl AskedMembers {
-    /// Asks on a thread of its own, since a host that is gone answers nothing for seconds; not a
-    /// server that is being asked already.
+    /// Sends a question to a member's server on a thread of its own, since a host that is gone
+    /// answers nothing for seconds. Skips a server that already has a question pending.
     fn ask<T: Send + 'static>(
         &self,
         path: &Path,
@@ -70,7 +70,7 @@ impl AskedMembers {
         thread::spawn(move || {
             let answer = ask(&path);
             asked.0.lock().expect(UNBROKEN).remove(&path);
-            // It may have been decided without this member.
+            // The send fails if the decision was made without this member.
             let _ = answers.send((path, answer));
         });
     }
@@ -111,7 +111,7 @@ pub(crate) fn take_over(
     }
 }
 
-/// Why an heir stops without the array.
+/// Why an heir ends without owning the array.
 enum Stop {
     Signal,
     Error(CliError),
@@ -130,13 +130,14 @@ struct Heir<'a> {
     is_standby: bool,
     /// The name of this host.
     host: String,
-    /// When a server that is no standby stops waiting for members.
+    /// When a server without `--standby` stops waiting for members.
     gives_up_at: Option<Instant>,
     seen: Seen,
-    /// Members that serve the present claim, read after they took it: no older owner changes them.
+    /// Members that serve the present claim. Each was read after it accepted the claim, since when
+    /// no older owner changes it.
     claimed: BTreeMap<PathBuf, MemberDevice>,
     asked: AskedMembers,
-    /// The last words to the operator.
+    /// The last message to the operator.
     said: Option<String>,
 }
 
@@ -150,19 +151,20 @@ impl Heir<'_> {
             };
             let (Basis::Record(Record { array, ref members, .. })
             | Basis::First { array, ref members }) = basis;
-            // The record names the members, too: a standby needs none on its command line.
+            // The record names the members, too, so a standby needs none on its command line.
             let of_record = members.iter().map(|one| PathBuf::from(&one.address));
             let named: Vec<PathBuf> = match self.server.members.is_empty() {
                 true => of_record.collect(),
                 false => self.server.members.clone(),
             };
-            // A claim ends an owner that is alive, although it does not reach the store.
+            // Checks first that the members can run the array: a claim ends an owner that is alive,
+            // even one that cannot reach the store.
             if let Basis::Record(record) = &basis
                 && !self.can_run(record, &named)?
             {
                 continue;
             }
-            // New in each attempt: a restored store may give out an epoch again.
+            // The owner's ID is new each time, since a restored store may give out an epoch again.
             let me = OwnerId(*uuid::Uuid::new_v4().as_bytes());
             let begun = TakeOver::begin((me, &self.host), basis);
             let (mut take_over, mut step) = begun.map_err(|error| {
@@ -199,7 +201,7 @@ impl Heir<'_> {
     }
 
     /// The members to open, and the others. If the store has lost records, all claimed members are
-    /// opened: their superblocks know better.
+    /// opened, since their superblocks are newer.
     fn parted(
         &self,
         record: &Record,
@@ -211,7 +213,7 @@ impl Heir<'_> {
         named.into_iter().partition(|path| self.claimed.get(path).is_some_and(counts))
     }
 
-    /// Swaps the record; while the store is away, until a signal.
+    /// Swaps the record at the store. While the store does not answer, tries again until a signal.
     fn swap(&mut self, to: &Record) -> Result<SwapResult, Stop> {
         let watch = self.watch;
         let mut is_told = false;
@@ -222,19 +224,19 @@ impl Heir<'_> {
             !watch.has_ended(PAUSE)
         });
         swapped.map_err(|error| match error {
-            // It is given up only for a signal.
+            // The swap gives up on a silent store only for a signal.
             StoreError::Unreachable(_) => Stop::Signal,
             error => Stop::Error(store_error(&error)),
         })
     }
 
-    /// Waits until the present owner is gone. Without `--standby` an owner that lives is an error.
+    /// Waits until the present owner is gone. Without `--standby`, a live owner is an error.
     fn wait_for_turn(&mut self) -> Result<(), Stop> {
         let mut last: Option<Record> = None;
         let mut since = Instant::now();
         loop {
             match self.seen.read() {
-                // A store that is away says nothing about the owner.
+                // A store that does not answer says nothing about the owner.
                 Err(StoreError::Unreachable(why)) if self.is_standby => {
                     self.say_once("store-away", &why);
                     last = None;
@@ -263,7 +265,8 @@ impl Heir<'_> {
         }
     }
 
-    /// Whether the record has no owner, and names no other host to follow.
+    /// Whether this host may take over by this record: the record has no owner, and names no other
+    /// host as the next one.
     fn may_follow(&self, record: &Record) -> bool {
         let is_ours = record.host.is_empty() || record.host == self.host;
         record.owner.is_none() && (is_ours || !self.is_standby)
@@ -273,7 +276,7 @@ impl Heir<'_> {
         if self.watch.has_ended(time) { Err(Stop::Signal) } else { Ok(()) }
     }
 
-    /// An error, if it is time to give up.
+    /// Returns an error once the time limit for waiting is over.
     fn goes_on(&self, error: impl Fn() -> CliError) -> Result<(), Stop> {
         match self.gives_up_at {
             Some(at) if at < Instant::now() => Err(Stop::Error(error())),
@@ -289,12 +292,12 @@ impl Heir<'_> {
             true => outjson!(&json!({ "event": event, "text": words })),
             false => outln!("{event}: {words}"),
         }
-        // A standby is ready for its service manager as soon as it stands by.
+        // A standby is ready for its service manager as soon as it waits for the owner.
         let _ = braid_events::service::ready(&format!("{event}: {words}"));
         self.said = Some(words.to_owned());
     }
 
-    /// The array of the members on the command line, for a first record.
+    /// The array of the members on the command line, for the first record in the store.
     fn first(&mut self) -> Result<Basis, Stop> {
         let began = Instant::now();
         loop {
@@ -315,12 +318,12 @@ impl Heir<'_> {
         }
     }
 
-    /// Whether the members in sync that can be read, without a claim, can run the array. If not,
-    /// says why, and waits.
+    /// Whether the members in sync that can be read can run the array; claims none of them. If they
+    /// cannot, tells the operator why, and waits.
     fn can_run(&mut self, record: &Record, named: &[PathBuf]) -> Result<bool, Stop> {
         let in_sync = record.in_sync();
         let (sender, answers) = channel();
-        // A disk that this host cannot claim does not count.
+        // A disk that this host cannot claim does not count as a member that can be read.
         let look = |path: &Path| {
             keeps_owners_out(path)?;
             devices::try_look_at(path)
@@ -331,7 +334,8 @@ impl Heir<'_> {
         let (mut found, mut reasons) = (Vec::new(), BTreeMap::new());
         let mut refusal = Some(String::new());
         loop {
-            // Once there are enough, the others are waited for as long as a host takes that lives.
+            // Once there are enough members, waits for the others only as long as a host that is
+            // alive takes to answer.
             let patience = if refusal.is_none() { LOOK } else { CLAIM_GRACE };
             match answers.recv_timeout(patience.saturating_sub(began.elapsed())) {
                 Ok((_, Ok(member))) if member.superblock.array.uuid != record.array => {
@@ -342,7 +346,7 @@ impl Heir<'_> {
                     let why = found.err().unwrap_or_else(|| "it was given up".to_owned());
                     reasons.insert(path, why);
                 }
-                // All have answered, or it is time.
+                // All members have answered, or the time is over.
                 Err(_) => break,
             }
             let array = assembled(&found, self.server).array;
@@ -361,7 +365,7 @@ impl Heir<'_> {
         Ok(false)
     }
 
-    /// Claims members until there are enough.
+    /// Claims members until enough of them to run the array have answered.
     fn claim(
         &mut self,
         take_over: &mut TakeOver,
@@ -398,7 +402,7 @@ impl Heir<'_> {
                 let chosen = self.claimed.values().filter(|one| set.contains(&key_of(one)));
                 assembled(chosen, self.server).array
             };
-            // An answer counts once it is taken from the channel.
+            // A member has answered once its answer is taken from the channel.
             let has_answered =
                 |path: &PathBuf| self.claimed.contains_key(path) || reasons.contains_key(path);
             let is_over = named.iter().all(has_answered) || began.elapsed() >= CLAIM_GRACE;
@@ -420,7 +424,7 @@ impl Heir<'_> {
     }
 }
 
-/// A few members with their reasons.
+/// A line of members, each with its reason.
 fn listed(reasons: &BTreeMap<PathBuf, String>) -> String {
     let one = |(path, why): (&PathBuf, &String)| format!("{}: {why}", path.display());
     reasons.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -429,14 +433,14 @@ fn listed(reasons: &BTreeMap<PathBuf, String>) -> String {
 /// The answer of a member's server to a claim.
 enum Answer {
     Claimed(Box<MemberDevice>),
-    /// Why there is no claim.
+    /// Why the member was not claimed.
     No(String),
-    /// It has another array's member, which was not claimed.
+    /// The server has a member of another array, which was not claimed.
     OfAnotherArray,
 }
 
-/// Claims a member of this array. The member is read before, since a claim ends the owner of
-/// whatever array it belongs to, and again after, when no older owner changes it any more.
+/// Claims a member of this array. Reads the member before the claim, since a claim ends the owner
+/// of the array that has the member; and again afterwards, when no older owner changes it.
 fn answer(path: &Path, array: [u8; 16]) -> Answer {
     match devices::try_look_at(path) {
         Err(why) => Answer::No(why),
@@ -454,7 +458,7 @@ fn answer(path: &Path, array: [u8; 16]) -> Answer {
     }
 }
 
-/// The array of these members; `None` if they cannot start it.
+/// The array of these members, for the first record; `None` if the members cannot start an array.
 fn first_of(found: &[MemberDevice], server: &ServerConfig) -> Result<Option<Basis>, CliError> {
     let Some(first) = found.first() else { return Ok(None) };
     let array = first.superblock.array.uuid;

@@ -1,5 +1,5 @@
-//! Shared parts of several arrays: one server, which starts when each array is ready or has failed,
-//! and ends with the last.
+//! The server that several arrays share: it starts once each array is ready or has failed, and ends
+//! with the last array.
 //!
 //! An array that ends before other arrays withdraws its export: listings omit it, new clients do
 //! not find it, and connected clients get ESHUTDOWN.
@@ -38,7 +38,7 @@ impl Clients {
         }
     }
 
-    /// A reader of the server's counts.
+    /// A handle that reads the server's counts.
     pub(crate) fn meter(&self) -> Meter {
         match self {
             Self::Own(server) => server.meter(),
@@ -46,7 +46,7 @@ impl Clients {
         }
     }
 
-    /// A setter of the server's settings.
+    /// A handle that changes the server's settings.
     pub(crate) fn tuner(&self) -> Tuner {
         match self {
             Self::Own(server) => server.tuner(),
@@ -142,7 +142,7 @@ struct State {
     sockets: Vec<OwnedFd>,
     workers: Option<Option<Arc<Workers>>>,
     server: Option<Server>,
-    /// The server could not start; only the first array got the error.
+    /// The server could not start; only the first array got the error itself.
     has_failed: bool,
     users: usize,
 }
@@ -198,8 +198,8 @@ impl SharedServer {
         self.state().workers.clone().flatten()
     }
 
-    /// Waits until all arrays are ready or gone, and the server runs. The last to arrive starts it
-    /// with `start`.
+    /// Waits until all arrays are ready or gone, and the server runs. The last array to arrive
+    /// starts the server with `start`.
     pub(crate) fn join(
         self: &Arc<Self>,
         index: usize,

@@ -32,7 +32,7 @@ fn what_could_not_be_made_is_told_with_what_to_type() {
     assert!(advice[0].problem.contains("8 sectors (4 KiB) of /dev/sdc (slot 1)"), "{advice:?}");
     assert!(advice[0].now.contains("until they are rewritten"), "{advice:?}");
     assert_eq!(advice[0].command.as_deref(), Some("braid check tank"));
-    // The other members cannot give the remaining listed sectors: the advice is `--retry-bad`.
+    // The other members cannot return the remaining listed sectors: the advice is `--retry-bad`.
     let check = LastJob { named_sectors: 8, ..last(JobKind::Check, JobResult::Completed, 0) };
     array.last_jobs = vec![check];
     let advice = self::advice(&array, "tank");
@@ -131,7 +131,7 @@ fn a_member_that_was_left_out_of_a_take_over_needs_no_device() {
     let refused = advice(&one, "tank").remove(0);
     assert!(refused.problem.ends_with("answers and is not taken in: it is too small"));
     assert!(refused.what.contains("braid examine nbds://h1/disk"), "{refused:?}");
-    // Both slots get their members back.
+    // Both slots can get their members back.
     let mut two = tank(&[Missing, Ok, Missing, Ok]);
     two.left_out = vec![silent(first), silent(second)];
     let both = advice(&two, "tank");
@@ -157,7 +157,7 @@ fn a_member_that_was_left_out_of_a_take_over_needs_no_device() {
     assert!(said[0].problem.starts_with("slot 0 has no member: /dev/sdb was taken"), "{said:?}");
     assert!(said[0].what.starts_with("add a device, or the missing member"), "{said:?}");
     assert!(said[1].problem.starts_with("slot 2 has had no member"), "{said:?}");
-    // A spare takes the slot before the member answers.
+    // A spare takes the slot before the slot's member answers.
     one.slots.push(spare("/dev/sdx"));
     let said = advice(&one, "tank");
     assert_eq!(said.len(), 1, "{said:?}");
@@ -284,7 +284,7 @@ fn a_check_is_told_and_what_it_found_is_a_problem() {
     let found = with(Vec::new(), vec![last(JobKind::Check, JobResult::Completed, 16)]);
     assert!(said(&found).ends_with("16 sectors (8 KiB) do not agree"), "{}", said(&found));
     assert_eq!(advice(&found, "tank")[0].command.as_deref(), Some("braid check tank"));
-    // Known wrong stripes can be repaired; repaired ones are no problem any more.
+    // Stripes whose wrong member is known can be repaired; repaired stripes are no problem.
     let mut known = found;
     known.last_jobs[0].found = Found {
         located_sectors: 8,

@@ -17,7 +17,7 @@ pub(in crate::array) enum Round {
     #[default]
     None,
     UnderWay,
-    /// The round has ended, and no flush relies on it yet.
+    /// The write-back round has ended, and no flush relies on the round yet.
     Over,
 }
 
@@ -26,11 +26,11 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
     /// Whether clients' flushes wait for a round to begin.
     pub(in crate::array) flush_wanted: bool,
-    /// The state of the round for earlier flushes of clients.
+    /// The state of the write-back round for earlier flushes of clients.
     pub(in crate::array) round: Round,
     /// Whether the last flush is done, in an array whose superblocks record no intent.
     pub(in crate::array) last_flush_done: bool,
-    /// The state of the last round, in which the shards of a broken array write back.
+    /// The state of the last round, in which a broken array's shards write back.
     pub(in crate::array) last_round: Round,
 }
 
@@ -43,7 +43,7 @@ pub(in crate::array) enum Action {
     Answer,
     /// Write superblocks that say clean.
     TurnClean,
-    /// Do not turn clean: stay active.
+    /// Leave superblocks active, and do not turn them clean.
     DropClose,
     /// Report the flush's end to the machine that asked for it.
     Ended(FlushPurpose),
@@ -52,7 +52,7 @@ pub(in crate::array) enum Action {
     WriteBack,
     /// Flush all members, before superblocks turn clean or the array stops.
     FlushLast,
-    /// Ask the shards of a broken array for their remaining writes.
+    /// Ask the shards of a broken array to write back their remaining writes.
     LastRound,
 }
 

@@ -36,7 +36,7 @@ pub(in crate::array) struct Caches {
     /// The final flush is done, in an array whose superblocks record no intent.
     last_flush_done: bool,
     /// The last write-back round of a broken array was requested; the notice of the stop waits for
-    /// its end.
+    /// the round's end.
     last_round: bool,
 }
 
@@ -153,8 +153,8 @@ impl Caches {
         self.flushing = Some(purpose);
     }
 
-    /// Begins a write-back round. The round does not occupy the caches: a shard may need a view,
-    /// hence superblocks.
+    /// Begins a write-back round. The round leaves the caches free, because a shard may need a
+    /// view, and hence an update of superblocks.
     pub(in crate::array) fn write_back(&mut self, shards: u16, out: &mut Outbox) {
         let Self { queue, written_back, unwritten, round, .. } = self;
         assert!(written_back.is_empty() && unwritten.is_empty(), "one round at a time");
@@ -164,14 +164,14 @@ impl Caches {
         out.push(ArrayEffect::WriteBack { round: *round });
     }
 
-    /// Begins the last round of a broken array. Its shards still hold writes, whose data may be of
-    /// use and whose memory must be released.
+    /// Begins the last write-back round of a broken array. The shards still hold writes, whose data
+    /// may be of use and whose memory must be released.
     pub(in crate::array) fn begin_last_round(&mut self, shards: u16, out: &mut Outbox) {
         self.last_round = true;
         self.write_back(shards, out);
     }
 
-    /// Called when the write-back round is over: flushes members for these clients next.
+    /// Called when a write-back round is over: flushes members for the round's clients next.
     pub(in crate::array) fn serve_clients(&mut self) {
         let Self { running, written_back, unwritten, .. } = self;
         assert!(running.is_empty(), "one flush at a time");
@@ -184,8 +184,8 @@ impl Caches {
         assert!(self.flushing.take().is_some(), "one was under way");
     }
 
-    /// Repeats the flush because a member failed during it. First superblocks record the loss, then
-    /// the round runs again with the survivors, and only then are the clients answered (I4).
+    /// Repeats clients' flush because a member failed during it. First superblocks record the loss,
+    /// then the round runs again with the survivors, and only then are the clients answered (I4).
     pub(in crate::array) fn flush_again(&mut self) {
         reached(Mark::FlushAgain);
         assert_eq!(self.flushing, Some(FlushPurpose::Clients), "the last flush is not repeated");

@@ -24,7 +24,7 @@ use crate::cause::Cause;
 use crate::effect::Report;
 use crate::ids::{BitmapId, MemberId, ShardIndex};
 
-/// A request to the rest of the array, from an action of consistency.
+/// A request that consistency makes to the rest of the array.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) enum ArrayRequest {
     Flush(FlushPurpose),
@@ -242,7 +242,7 @@ impl Consistency {
     fn drop_logs(&mut self, out: &mut Outbox) {
         assert!(self.log_change.is_left(), "no superblock names what is dropped");
         self.log_change.is_over();
-        // The log was lost while writes were in flight: superblocks say that it does not count.
+        // The log was lost while writes were in flight; superblocks no longer call it valid.
         let waiting: Vec<_> = self.parity().waiting().collect();
         self.logs = Logs::None;
         for (shard, ticket) in waiting {
@@ -301,7 +301,7 @@ impl Consistency {
         }
     }
 
-    /// Drops the bitmap file, because it failed a write or is gone. The array goes on without the
+    /// Drops the bitmap file, because it failed a write or is gone. The array works on without the
     /// file: superblocks count more events than the file before any write begins that the file does
     /// not name.
     pub(in crate::array) fn lose_file(&mut self, cause: Cause, out: &mut Outbox) {
@@ -334,8 +334,8 @@ impl Consistency {
         is_untold
     }
 
-    /// The bitmap of this name, unless it was dropped since: shards then request bits of the new
-    /// bitmap.
+    /// The bitmap of this name, unless the array dropped it since: shards then request bits of the
+    /// new bitmap.
     fn bitmap_named(&mut self, name: BitmapId) -> Option<&mut Intent> {
         let intent = self.intent.as_mut()?;
         let is_this = intent.id() == name;
@@ -384,8 +384,8 @@ impl Consistency {
                 };
                 match self.logs.parity_mut() {
                     Some(logs) => logs.wants((shard, ticket), &entries, members),
-                    // Superblocks record the loss of the log's file, and the shard does not know
-                    // that yet.
+                    // Superblocks record the loss of the log's file, and the shard has not heard of
+                    // the loss yet.
                     None => out.push(ArrayEffect::Logged { shard, ticket }),
                 }
             }

@@ -15,18 +15,18 @@
 //! (1): no request of the old bitmap is in flight.
 //!
 //! The states are those of `Stage`; *to be said* means that superblocks must record the change.
-//! Clients go on meanwhile. A new bitmap sets every bit that may be in use just then: all, if
-//! superblocks say active. It is durable on every member before a superblock names it, as for any
-//! update ([`super::intent`]); sweeps clear its bits later. A dropped bitmap is kept up to date
-//! until no superblock names it. So at any power cut superblocks name a bitmap that can be
-//! believed, or none. Between the old and the new bitmap they name none.
+//! Clients write meanwhile. A new bitmap sets every bit that may be in use at its creation: all
+//! bits, if superblocks say active. The new bitmap is durable on every member before a superblock
+//! names it, as for any update ([`super::intent`]); sweeps clear its bits later. A dropped bitmap
+//! is kept up to date until no superblock names it. So at any power cut superblocks name a bitmap
+//! that can be believed, or none. Between the old and the new bitmap superblocks name none.
 //! [check: a_bitmap_comes_and_goes_while_clients_write]
 //!
 //! # In a file
 //! No superblock names a bitmap in a file. Such a bitmap is believed if its event count equals the
 //! superblocks' count, or exceeds that by one. So a file that is dropped, or fails, is never
 //! written again. Superblocks then count one event more than the file ever did, and only after that
-//! does any write go without it. [check: a_bitmap_file_that_fails_is_left_behind]
+//! does any write begin without the file. [check: a_bitmap_file_that_fails_is_left_behind]
 //!
 //! Each bitmap has a name ([`BitmapId`]), and shards' reports about bits name their bitmap: a shard
 //! may learn late that the bitmap has changed.
@@ -63,7 +63,7 @@ enum Stage {
     Left(Wish),
 }
 
-/// The change in progress, and whether superblocks shall name a bitmap.
+/// The bitmap change in progress, and whether superblocks shall name a bitmap.
 #[derive(Clone, Debug)]
 pub(super) struct BitmapChange {
     stage: Stage,
@@ -91,7 +91,7 @@ impl BitmapChange {
         matches!(self.stage, Stage::Settled)
     }
 
-    /// Whether a dropped bitmap is no longer written, and superblocks do not record that yet.
+    /// Whether a dropped bitmap is no longer written, and superblocks do not record the drop yet.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.stage, Stage::ToBeLeft(_))
     }
@@ -105,8 +105,8 @@ impl BitmapChange {
         self.stage = Stage::Wanted(wish);
     }
 
-    /// Begins the wanted change. If a bitmap exists, superblocks drop it first. Otherwise returns
-    /// the bitmap to create, which superblocks name next.
+    /// Begins the wanted change. If a bitmap exists, superblocks first drop the old bitmap.
+    /// Otherwise returns the bitmap to create, which superblocks name next.
     pub(super) fn begin(&mut self, is_there: bool) -> Option<(BitmapId, NewBitmap)> {
         let stage = std::mem::replace(&mut self.stage, Stage::Settled);
         let Stage::Wanted(wish) = stage else { panic!("only what was asked for is done") };
@@ -125,7 +125,7 @@ impl BitmapChange {
         self.stage = Stage::ToBeLeft(None);
     }
 
-    /// Notes that superblocks record the change.
+    /// Notes that superblocks record the bitmap change.
     pub(super) fn is_said(&mut self) {
         match self.stage {
             Stage::MadeToBeSaid => self.stage = Stage::Settled,

@@ -68,7 +68,7 @@ impl Consistency {
             LogChange::Left if logs().is_out() || context.flushes_for_logs => {
                 LogChangeStage::UnderWay
             }
-            // A file that failed a write is not believed any more, and not written again.
+            // A bitmap file that failed a write is not believed any more, and not written again.
             LogChange::Left if self.is_file_out() => LogChangeStage::Over,
             LogChange::Left => {
                 let is_over = logs().are_wiped_out(self.targets(context).into_iter());
@@ -119,7 +119,7 @@ impl Consistency {
         }
     }
 
-    /// The array's state as the bitmap reads it.
+    /// The part of the array's state that the bitmap reads.
     pub(super) fn intent_context(&self, context: &ConsistencyContext<'_>) -> IntentContext {
         let ConsistencyContext { events, on_disk, resync_offset, may_write, .. } = *context;
         let has_unrecorded = self.has_unrecorded(context);
@@ -135,7 +135,7 @@ impl Consistency {
         }
     }
 
-    /// The places of bitmap and parity logs: the members, or the bitmap file.
+    /// The devices with bitmaps and parity logs: the members, or the bitmap file.
     pub(super) fn targets(&self, context: &ConsistencyContext<'_>) -> SmallVec<[MemberId; 8]> {
         match self.file {
             Some(file) => SmallVec::from_slice(&[file]),

@@ -12,19 +12,19 @@
 //! The change happens while no write is in flight. The gate closes, shards finish their writes,
 //! members are flushed and superblocks say clean, as when an array rests. The gate opens when the
 //! change is over; clients wait for that long. So no write is logged in part, or unlogged while
-//! superblocks say that all are logged: earlier writes are on the members, and later writes use a
-//! view made after superblocks recorded the change.
+//! superblocks say that all writes are logged. Earlier writes are on the members, and later writes
+//! use a view made after superblocks recorded the change.
 //! [check: a_log_comes_and_goes_while_clients_write]
 //!
 //! A new log is durable on every member before a superblock names it ([`super::parity_logs`]), and
-//! counts from the next time on that superblocks say active. No superblock names a dropped log
-//! before any write goes without it. Clean superblocks never name our own log: it exists as long as
-//! its heads do, so these are wiped out then. At any power cut the next start finds a clean array,
-//! with the log or without. [check: what_is_cut_off_while_a_log_comes_or_goes_is_found]
+//! is valid when superblocks next say active. Superblocks stop naming a dropped log before any
+//! write begins without it. Clean superblocks never name our own log, which exists as long as its
+//! heads do: so members wipe out the heads. At any power cut the next start finds a clean array,
+//! with or without the log. [check: what_is_cut_off_while_a_log_comes_or_goes_is_found]
 //!
 //! A new journal gets an empty block, and then its own superblock, before any member's superblock
-//! names it. Until one does, its device may fail without a trace. A dropped journal is empty, and
-//! no superblock names it; its device is never written again.
+//! names it. Until a member's superblock does, the journal's device may fail without a trace. A
+//! dropped journal is empty, and no superblock names it; its device is never written again.
 //! [check: a_journal_comes_and_goes_while_clients_write]
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub(super) enum LogChange {
     /// Superblocks must name no logs.
     GivenUp,
     /// Superblocks must name the new journal. The field says whether members' superblocks may name
-    /// it already.
+    /// the journal already.
     JournalMade {
         is_told: bool,
     },
@@ -64,10 +64,10 @@ pub(super) enum LogChange {
 pub(in crate::array) enum LogChangeStage {
     #[default]
     No,
-    /// The change begins when superblocks say clean. It creates logs if `makes`, or else drops
-    /// them.
+    /// The change of logs begins when superblocks say clean. The change creates logs if `makes`, or
+    /// else drops them.
     Wanted { makes: bool },
-    /// Superblocks must record the change, or writes of logs to members are in flight.
+    /// Superblocks must record the change of logs, or log writes to members are in flight.
     UnderWay,
     /// Members must wipe out the remaining heads of braid's own log.
     ToWipe,
@@ -103,8 +103,8 @@ impl LogChange {
         *self = Self::Wanted(wish);
     }
 
-    /// Begins the wanted change, which the next superblocks record. `has_journal`: the array has a
-    /// journal.
+    /// Begins the wanted change of logs, which the next superblocks record. `has_journal`: the
+    /// array has a journal.
     pub(super) fn begin(&mut self, has_journal: bool) -> LogWish {
         let Self::Wanted(wish) = std::mem::replace(self, Self::Settled) else {
             panic!("only what was asked for is done")
@@ -135,12 +135,12 @@ impl LogChange {
     }
 
     /// Drops the log, whatever the operator wanted, because its file failed a write. Writes may be
-    /// in flight. Writes that wait for the log go on when no superblock says that the log counts.
+    /// in flight. Writes that wait for the log continue when no superblock marks it as valid.
     pub(super) fn is_lost(&mut self) {
         *self = Self::GivenUp;
     }
 
-    /// Notes that superblocks record the change.
+    /// Notes that superblocks record the change of logs.
     pub(super) fn is_said(&mut self) {
         match self {
             Self::Made | Self::JournalMade { .. } | Self::JournalGivenUp => *self = Self::Settled,
@@ -149,7 +149,7 @@ impl LogChange {
         }
     }
 
-    /// Notes that the change is done, or undone.
+    /// Notes that the change of logs is done, or undone.
     pub(super) fn is_over(&mut self) {
         *self = Self::Settled;
     }

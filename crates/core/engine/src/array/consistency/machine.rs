@@ -23,8 +23,8 @@ use crate::array::view::IntentView;
 use crate::ids::{BitmapId, MemberId};
 use crate::ranges::MemberRanges;
 
-/// The log that records a write first. An array with braid's own log may have a bitmap too, one
-/// with a journal may not.
+/// The log that records a write before members get it. An array with braid's own log may have a
+/// bitmap too, an array with a journal may not.
 #[derive(Debug)]
 pub(super) enum Logs {
     None,
@@ -71,7 +71,7 @@ pub(in crate::array) struct Consistency {
 pub(in crate::array) struct ConsistencyRecord {
     /// The kind of the update, as far as it matters for logs; fixed when the update begins.
     pub(in crate::array) news: News,
-    /// The place of braid's own log, if the log counts.
+    /// The place of braid's own log, if the log is valid.
     pub(in crate::array) log_counts: Option<LogHome>,
     pub(in crate::array) has_bitmap: Option<bool>,
     pub(in crate::array) ppls: Arc<[(MemberId, PplPlace)]>,
@@ -81,7 +81,7 @@ pub(in crate::array) struct ConsistencyRecord {
     pub(in crate::array) first: Option<MemberId>,
     /// The bitmap, or braid's own log, is in a file.
     pub(in crate::array) is_in_file: bool,
-    /// The bitmap file is no longer written: the update counts more events than the file.
+    /// The bitmap file is no longer written: the update's event count exceeds the file's.
     pub(in crate::array) leaves_file: bool,
 }
 
@@ -207,8 +207,8 @@ impl Consistency {
     /// from a former membership. A member that was in the slot before needs recovery only in
     /// sectors with bits in the bitmap. Sectors that no client has written, by a lockless bitmap,
     /// need no recovery either: any content will do, since the first write makes parity fit it.
-    /// Shards get the new view right after this call: wherever they still write without the member,
-    /// bits are set by now.
+    /// Shards get the new view right after this call: wherever shards still write without the
+    /// member, bits are set by now.
     pub(in crate::array) fn held_by(
         &self,
         geometry: &Geometry,

@@ -1,10 +1,10 @@
 //! Consistency keeps redundancy right over a crash: by a bitmap, parity logs, a journal, or none of
 //! them; and carries out changes from one to another.
 //!
-//! A member's write is not atomic, and a write of a stripe or mirror is several of them. So a
-//! durable record names the places where members may differ, before they do. The record is in bits
-//! ([`intent`]), in records of the writes ([`parity_logs`], [`journal`]), or in superblocks alone:
-//! they call the array active.
+//! A member's write is not atomic, and a write of a stripe or mirror is several member writes. So a
+//! durable record names the places where members may differ, before they differ. The record is in
+//! bits ([`intent`]), in records of the writes ([`parity_logs`], [`journal`]), or in superblocks
+//! alone, which call the array active.
 //!
 //! ```text
 //!   kept      none, a bitmap, our own logs (with a bitmap or without), md's logs, or a journal
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Consistency alone owns bitmap, logs and journal, so that the rest of the array need not know
-//! which of them is kept. It does not know superblocks' updates, members' caches or jobs: it
-//! requests their work by an [`ArrayRequest`], and its effects go to the outbox.
+//! which of them is kept. Consistency does not handle superblocks' updates, members' caches or
+//! jobs: it requests their work by an [`ArrayRequest`], and its effects go to the outbox.
 
 mod act;
 mod bitmap_change;

@@ -23,7 +23,7 @@ use crate::array::setup::{JournalSetup, ReturningMember};
 use crate::ids::MemberId;
 
 impl Array {
-    /// Sectors that a returning member would keep without recovery: the sectors without a bit.
+    /// Sectors without a bit, which a returning member would keep without recovery.
     #[must_use]
     pub fn would_keep(&self, returns: ReturningMember) -> u64 {
         let missed = self.consistency.missed_since(returns.events);
@@ -45,7 +45,7 @@ impl Array {
         self.consistency.file
     }
 
-    /// The place of braid's own parity log on members, if the log is there, and the sectors of the
+    /// The place of braid's own parity log, if the log is on members, and the sectors of the
     /// bitmap.
     #[must_use]
     pub fn own_log(&self) -> Option<(OwnLogPlace, u64)> {
@@ -178,7 +178,6 @@ impl Array {
             Some(false) => level == Level::Raid5,
             Some(true) | None => level.family() == Family::Stripe,
         };
-        // A bitmap file has one log for all members.
         let bears_bitmap = match is_own {
             Some(true) => intent.as_ref().is_none_or(|intent| !intent.is_lockless()),
             Some(false) => intent.is_none(),
@@ -208,8 +207,7 @@ impl Array {
     /// Whether shards log every write, or will once parity agrees; `None` without parity logs.
     #[must_use]
     pub fn parity_logs(&self) -> Option<bool> {
-        // The logs are created before the first write: if parity agrees, no write goes without
-        // them.
+        // The logs are created before the first write: if parity agrees, no write begins unlogged.
         let agrees = self.condition.resync_offset == u64::MAX;
         let writes = self.superblocks.on_disk() == Activity::Active;
         self.consistency.logs_parity().map(|is_on| is_on || agrees && !writes)

@@ -245,7 +245,7 @@ fn is_ended(facts: &ArrayFacts) -> bool {
     let shard = round == Round::UnderWay
         || facts.closing == Closing::Draining
         || last_round == Round::UnderWay;
-    // A wait leaves no possible action out; during a change of logs, other actions must wait.
+    // The array waits only if no action is possible; during a log change, others must wait.
     let is_settled = facts.consistency.log_change == LogChangeStage::No;
     let is_asked =
         facts.superblocks.write_wanted && is_settled || flush_wanted || round != Round::None;
@@ -357,8 +357,8 @@ fn a_bit_is_not_forgotten() {
     });
 }
 
-/// A job's offsets reach superblocks while any other work is under way; a job goes on when no other
-/// action is due.
+/// A job's offsets reach superblocks while any other work is under way; a job continues when no
+/// other action is due.
 #[test]
 fn a_job_is_not_forgotten() {
     for_all_of_jobs(&mut |facts| {
@@ -371,7 +371,7 @@ fn a_job_is_not_forgotten() {
     });
 }
 
-/// Draining writes may wait for room in the journal, and that room for superblocks.
+/// Draining writes may wait for room in the journal, and the room for an update of superblocks.
 #[test]
 fn room_in_the_journal_is_said_while_the_gate_closes() {
     let unsaid: [Axis<'_, ArrayFacts>; 2] =

@@ -1,8 +1,8 @@
 //! The allowance of a job, if a driver sets one.
 //!
-//! The driver keeps the time and knows clients' load; this file keeps only the rest of the driver's
-//! last allowance. A new allowance replaces the old one. So nothing adds up while a driver sets
-//! allowances often and a job uses little [check: an_allowance_takes_the_place_of_the_one_before].
+//! The driver keeps the time and measures clients' load; this file keeps only the unused part of
+//! the driver's last allowance. A new allowance replaces the old one. So allowances that a driver
+//! sets often do not add up [check: an_allowance_takes_the_place_of_the_one_before].
 
 use braid_sim_hooks::{Bug, planted};
 
@@ -19,7 +19,7 @@ pub struct JobAllowance {
 }
 
 /// Sectors that jobs have requested in one class since the array was opened, and how many of these
-/// came back, done or not.
+/// shards have worked off, done or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassFlow {
     /// Sectors that jobs requested.
@@ -28,7 +28,7 @@ pub struct ClassFlow {
     pub ended_sectors: u64,
 }
 
-/// The sectors that jobs requested and got back, in each class.
+/// The sectors that jobs requested and shards worked off, in each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobFlow {
     /// Class idle.
@@ -76,8 +76,8 @@ impl RemainingAllowance {
         self.rest.is_none_or(|rest| rest != JobAllowance::default())
     }
 
-    /// Takes `sectors` from the allowance, and returns their class. A work larger than the rest is
-    /// allowed whole.
+    /// Takes `sectors` from the allowance, and returns their class. A work larger than the
+    /// allowance's rest is allowed whole.
     pub(in super::super) fn take(&mut self, sectors: u64) -> Class {
         let Some(rest) = &mut self.rest else { return Class::Idle };
         let (class, of) = match rest.owed_sectors {

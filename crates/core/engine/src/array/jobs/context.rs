@@ -20,8 +20,8 @@ pub(in super::super) struct JobsContext<'a> {
     /// Bits beyond the resync offset whose sectors are in doubt; `None` if all sectors are.
     pub(in super::super) doubt: Option<&'a Bits>,
     /// For a lockless bitmap, two sets of bits. The first: sectors that must be made to agree
-    /// though no write was interrupted there. The second: sectors that no client has written, whose
-    /// redundancy need not agree.
+    /// though no write to them was interrupted. The second: sectors that no client has written,
+    /// whose redundancy need not agree.
     pub(in super::super) lazy: Option<(&'a Bits, &'a Bits)>,
     /// Members and superblocks may be written, and the array is not stopping.
     pub(in super::super) may_run: bool,

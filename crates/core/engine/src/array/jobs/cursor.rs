@@ -8,17 +8,17 @@ pub(super) struct Run {
     pub(super) end: u64,
 }
 
-/// Moves from the first sector of a job to the last. Several runs may be in flight, and end in any
-/// order. A run may begin ahead of its turn; the cursor then passes over it.
+/// A position that moves from a job's first sector to its last. Several runs of sectors may be in
+/// flight, and end in any order. A run may begin ahead of its turn; the cursor then skips the run.
 #[derive(Debug)]
 pub(super) struct Cursor {
     next: u64,
     end: u64,
-    /// Runs that began ahead of their turn, until the cursor passes over them: start to end, as in
-    /// the other maps.
+    /// Runs that began ahead of their turn, until the cursor passes over them. Each start maps to
+    /// its end, as in the other maps.
     ahead: BTreeMap<u64, u64>,
     under_way: BTreeMap<u64, u64>,
-    /// Runs whose work came back undone and must be repeated.
+    /// Runs that shards left undone and the job must repeat.
     again: BTreeMap<u64, u64>,
 }
 
@@ -97,12 +97,12 @@ impl Cursor {
         }
     }
 
-    /// Notes that the run at `start`, whose work came back undone, is not repeated.
+    /// Notes that the job does not repeat the undone run at `start`.
     pub(super) fn is_given_up(&mut self, start: u64) {
         self.again.remove(&start).expect("it came back undone");
     }
 
-    /// Passes over sectors up to `end`, which need no work.
+    /// Skips the sectors up to `end`, which need no work.
     pub(super) fn skip(&mut self, end: u64) {
         self.next = end.min(self.end);
         // Runs that began ahead of their turn in the skipped range have ended.
@@ -116,7 +116,7 @@ impl Cursor {
         self.under_way.len()
     }
 
-    /// The offset below which all is done.
+    /// The offset below which all sectors are done.
     pub(super) fn done(&self) -> u64 {
         let first = |runs: &BTreeMap<u64, u64>| runs.first_key_value().map(|(start, _)| *start);
         let open = first(&self.under_way).into_iter().chain(first(&self.again));

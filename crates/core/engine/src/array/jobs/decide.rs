@@ -16,11 +16,11 @@
 //! | yes | yes |     | yes  | no  |        |      | no     | Wait   | allowance, shards, clock |
 //! | yes | yes |     | no   |     |        |      | no     | Wait   | shards, clock            |
 //!
-//! *On*: the job goes on. *Out*: its work is out. *May*: the allowance is not used up. *Save*:
-//! there is progress to save; *due*: a save is due.
+//! *On*: the job is still due and allowed. *Out*: shards have work of the job in flight. *May*: the
+//! allowance is not used up. *Save*: there is progress to save; *due*: a save is due.
 //!
-//! - (1) Begin if a job is due. Otherwise Wait until one is.
-//! - (2) It is at the end, and the logs are behind.
+//! - (1) Begin if a job is due. Otherwise Wait until a job is due.
+//! - (2) The job is at its end, and bad-block logs lack its changes.
 //!
 //! The first row that fits is taken. [check: the_table_is_total]
 
@@ -38,7 +38,7 @@ pub(in super::super) struct Facts {
     pub(in super::super) is_allowed: bool,
     pub(in super::super) is_over: bool,
     /// The job has written bad ranges that logs name, or failed to write them, and the logs do not
-    /// record that yet.
+    /// record the change yet.
     pub(in super::super) awaits_logs: bool,
     /// The job has progress to save.
     pub(in super::super) has_unsaved: bool,

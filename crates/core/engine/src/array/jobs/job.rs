@@ -22,15 +22,15 @@ const WORKS_EACH: usize = 16;
 /// The most background works in flight at all shards together.
 const WORKS_MAX: usize = 128;
 
-/// A job sends a notice after each such part of its range: a fifth, as md's monitor does.
+/// A job sends a notice after each fifth of its range, as md's monitor does.
 pub(super) const PARTS: u64 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
-    /// Sectors of each member, in bands.
+    /// The job counts sectors of each member, in bands.
     Bands,
     Array,
-    /// Sectors of the member in this slot.
+    /// The job counts sectors of the member in this slot.
     Member(Slot),
 }
 
@@ -92,13 +92,13 @@ pub(super) struct Job {
     pub(super) ahead: Option<MemberRange>,
     /// Ranges that the work in flight could not compute so far.
     pub(super) lacks: BTreeMap<WorkId, Vec<(MemberId, BadRange)>>,
-    /// Ranges that could not be computed: logs name them, or will, or did until a client wrote
-    /// them.
+    /// Ranges that could not be computed: logs name them, will name them, or named them until a
+    /// client wrote them.
     pub(super) marked: BTreeMap<MemberId, BadBlocks>,
     pub(super) told: u32,
     /// Number of parts of the job's range whose end was reported.
     pub(super) passed: u64,
-    /// The reason why the job cannot go on.
+    /// The reason why the job cannot continue.
     pub(super) end: Option<JobEnd>,
 }
 
@@ -146,7 +146,7 @@ impl Job {
         matches!(self.kind, JobKind::Recovery | JobKind::Replace)
     }
 
-    /// Whether one of the job's targets is still a replacement, or has taken its slot since it
+    /// Whether one of the job's targets is still a replacement, or has taken its slot because it
     /// holds all data.
     pub(super) fn replaces(&self, roster: &Roster) -> bool {
         let has_replaced = |id| self.is_saved_whole && roster.slot_of(id).is_some();
@@ -176,9 +176,9 @@ impl Job {
         self.only.get(self.only.partition_point(|range| range.end <= start))
     }
 
-    /// The first sector after `start` that needs the job, or `None` if `start` needs it. A resync
-    /// passes over sectors that are not in doubt, a recovery over sectors that all its target
-    /// members hold.
+    /// The first sector after `start` that needs the job, or `None` if `start` itself needs the
+    /// job. A resync passes over sectors that are not in doubt, a recovery over sectors that all
+    /// its target members hold.
     pub(super) fn passes_over(&self, context: &JobsContext<'_>, start: u64) -> Option<u64> {
         let next = match (self.kind, context.doubt) {
             (JobKind::Resync, _) if self.is_quiet => {
@@ -241,8 +241,8 @@ impl Job {
                 let at = MemberSector(start);
                 let lacks =
                     self.targets.iter().map(|id| context.roster.lacks_next(*id, at, sectors));
-                // If the work is repeated, members may hold all of it by now. Its length then stays
-                // the same.
+                // If the work is repeated, members may hold all of its sectors by now. The work's
+                // length then stays the same.
                 lacks.max().filter(|lacks| *lacks > 0).unwrap_or(sectors)
             }
             _ => sectors,
@@ -253,8 +253,8 @@ impl Job {
         self.cursor.under_way() < (WORKS_EACH * usize::from(shards)).min(WORKS_MAX)
     }
 
-    /// Undone work that is due again now. Before a repeat, sectors that could not be computed go
-    /// into logs.
+    /// Undone work that is due again now. Before a repeat, bad-block logs get the sectors that
+    /// could not be computed.
     pub(super) fn to_repeat(&self, now: Instant, context: &JobsContext<'_>) -> Option<Run> {
         let is_time = self.repeat_at.is_none_or(|at| at <= now);
         let is_time = is_time && (self.marked.is_empty() || context.are_logs_settled);

@@ -22,7 +22,7 @@ use crate::work::{Fate, Finding, Outcome, Task, Work};
 /// rotten member would otherwise cause a report for each stripe.
 const FINDINGS_TOLD_MAX: u32 = 1000;
 
-/// The most waiting ranges that jump the queue because clients read them.
+/// The most ranges that wait to be recovered early because clients read them.
 const WANTED_MAX: usize = 16;
 /// The most ranges recovered ahead of the job: each is an entry in every view.
 const AHEAD_MAX: usize = 1024;
@@ -57,12 +57,12 @@ pub(in super::super) struct UnmadeSector {
     pub(in super::super) lacks: Vec<(MemberId, BadRange)>,
 }
 
-/// A job's progress that members have flushed, so that it counts from now on.
+/// A job's progress that is durable, because members have flushed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum SavedProgress {
     /// Redundancy agrees below this offset; `u64::MAX` for everywhere.
     Resync(u64),
-    /// Due sectors below `to` agree, except `failed`.
+    /// Redundancy agrees in due sectors below `to`, except `failed`.
     Lazy {
         /// The job's offset.
         to: u64,
@@ -136,7 +136,7 @@ impl Jobs {
         self.job.as_ref().map(|job| job.progress(self.is_paused))
     }
 
-    /// The most urgent job.
+    /// The most urgent job, if a job is due.
     fn choice(&self, context: &JobsContext<'_>) -> Option<Choice> {
         let JobsContext { geometry, roster, resync_offset, .. } = *context;
         let may = |kind: JobKind| self.refused != Some(kind);
@@ -152,7 +152,7 @@ impl Jobs {
             let choice = Choice { kind, is_quiet, retries, axis, from, end, targets };
             return may(JobKind::Resync).then_some(choice);
         }
-        // Shards compute nothing for a member that they do not know yet.
+        // Shards compute nothing for a newcomer, which they do not see yet.
         let is_known = |member: MemberId| !roster.is_newcomer(member);
         let fills = |kind: JobKind, lacking: &[(Slot, MemberId, u64)]| {
             let (slot, member, from) = *lacking.iter().min_by_key(|(.., from)| *from)?;
@@ -418,8 +418,8 @@ impl Jobs {
         }
         let is_done = false;
         let is_done = spoiled(Bug::JobSkipsUndone, is_done, true);
-        // The run stays unsynced: parity still supplies the sectors that clients wrote. They would
-        // be lost if the run's other sectors, which disagree, made all of it bad.
+        // The run stays unsynced: parity still supplies the sectors that clients wrote. These
+        // sectors would be lost if the run's other sectors, which disagree, made the whole run bad.
         let is_lazy = job.is_quiet && job.kind == JobKind::Resync;
         if is_lazy && matches!(outcome, Outcome::Unmade { .. } | Outcome::Unreadable) {
             reached(Mark::LazyLeavesOut);
@@ -462,13 +462,13 @@ impl Jobs {
             }
             Outcome::SitsOut => {
                 job.cursor.is_undone(start);
-                // All undone work waits for one time, including earlier work that was not repeated
-                // yet.
+                // All undone work waits for the same time, including earlier work that was not
+                // repeated yet.
                 let later = job.repeat_at.filter(|at| *at > now);
                 job.repeat_at = later.or(Some(now.plus_milliseconds(REPEAT_AFTER_MS)));
             }
             // Unreadable sectors that cannot be computed are not compared; the other sectors of the
-            // work can be.
+            // work can be compared.
             Outcome::Unreadable if job.kind.is_check() && sectors > 1 => {
                 reached(Mark::JobAsksByBlocks);
                 job.divide(start, sectors);
@@ -492,8 +492,8 @@ impl Jobs {
     }
 
     /// Notes that a client reads a range which is not recovered yet. The job recovers the range
-    /// before its turn, so that the next read takes one member. Only on levels with parity: on
-    /// other levels a read always takes one member.
+    /// before its turn, so that the next read needs one member only. Only on levels with parity: on
+    /// other levels a read always needs one member.
     pub(in super::super) fn is_read(&mut self, start: MemberSector, ranges_ahead: usize) {
         let Some(job) = &mut self.job else { return };
         if job.kind != JobKind::Recovery || job.axis != Axis::Bands {
@@ -522,15 +522,15 @@ impl Jobs {
         job.lacks.entry(id).or_default().push((member, range));
     }
 
-    /// Whether the job has already marked a range of a member. A marked range was tried again
-    /// since, so nothing more is possible. If the log no longer names the range, a client has
+    /// Whether the job has already marked a range of a member. The job has tried a marked range
+    /// again since, so nothing more is possible. If the log no longer names the range, a client has
     /// written it.
     pub(in super::super) fn has_marked(&self, member: MemberId, range: BadRange) -> bool {
         let marked = self.job.as_ref().and_then(|job| job.marked.get(&member));
         marked.is_some_and(|marked| marked.contains(range.start, range.sectors))
     }
 
-    /// Notes that a member's log will name a range.
+    /// Notes that a member's bad-block log will name a range.
     pub(in super::super) fn marks(&mut self, member: MemberId, range: BadRange) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         let marked = job.marked.entry(member).or_default();
@@ -545,7 +545,7 @@ impl Jobs {
         job.cursor.is_given_up(at);
     }
 
-    /// Ends the job: no log has room for the range that the shard failed to compute.
+    /// Ends the job: a bad-block log has no room for a range that could not be computed.
     pub(in super::super) fn cannot_go_on(&mut self) {
         let job = self.job.as_mut().expect("a job lasts as long as its work");
         job.end = Some(JobEnd::Unreadable);
@@ -601,7 +601,7 @@ impl Jobs {
     }
 
     /// Called when the flush has succeeded: returns the progress as it was when the flush began,
-    /// which counts from now on.
+    /// which is durable now.
     pub(in super::super) fn flush_ended(&mut self, now: Instant) -> Option<SavedProgress> {
         let job = self.job.as_mut()?;
         let Saving::Flushing(to) = job.saving else { return None };
@@ -637,7 +637,7 @@ impl Jobs {
         };
         let end = match job.end {
             _ if is_target_lost => JobEnd::TargetLost,
-            // The member that failed the write is lost, so the check has nothing to repair there.
+            // The member that failed the write is lost, so the check has nothing to repair on it.
             Some(_) if job.kind.is_check() && context.roster.missing_count() > 0 => {
                 JobEnd::Interrupted
             }

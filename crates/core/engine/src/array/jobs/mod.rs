@@ -19,11 +19,10 @@
 //!
 //! # Invariants
 //! - A saved offset is never ahead of the data on members: it is taken from the cursor when a flush
-//!   begins, and counts when that flush has succeeded
-//!   [check: an_offset_counts_when_it_was_flushed].
+//!   begins, and saved when the flush succeeds [check: an_offset_counts_when_it_was_flushed].
 //! - A sector counts as done when shards reported it, and every sector before it, as done
 //!   [check: a_cursor_is_done_up_to_the_first_that_is_not].
-//! - While work is in flight no other job begins: its outcome is of this job
+//! - While a job's work is in flight no other job begins: the work's outcome is of this job
 //!   [check: a_job_ends_when_its_work_is_back].
 //!
 //! A driver that knows clients' load limits a job's requests ([`JobAllowance`]); without such a
@@ -31,15 +30,15 @@
 //!
 //! A range that cannot be computed costs its sectors, and not the job: the job repeats the range by
 //! blocks, and then by sectors. If a sector still cannot be computed, the bad-block logs of the
-//! members that lack it name the sector ([`super::bad_logs`]). When that is durable the job repeats
-//! the sector once more, and then goes on beyond it. A resync does the same for parity that cannot
-//! be made to agree, or for every copy. So no later read believes sectors in doubt.
+//! members that lack it name the sector ([`super::bad_logs`]). When the logs are durable the job
+//! repeats the sector once more, and then continues beyond it. A resync marks parity that cannot be
+//! made to agree, or every copy, in the same way. So no later read believes sectors in doubt.
 //! [check: a_rebuild_goes_on_beyond_what_cannot_be_read]
 //!
-//! Checks and repairs rewrite ranges that logs name and the other members can supply. So does a
-//! quiet check of those ranges alone, when a member has been filled
+//! Checks and repairs rewrite ranges that logs name and the other members can supply. A quiet check
+//! of those ranges alone does this too, when a member has been filled
 //! [check: what_is_named_is_made_again_when_a_member_is_filled]. The rewrite removes the ranges
-//! from the log; such a job is over when the logs record that
+//! from the log; such a job is over when the logs record the removal
 //! [check: a_check_is_over_when_logs_say_what_it_did].
 //!
 //! If the other members cannot supply ranges that logs name, an operator can ask for a retry in
@@ -99,11 +98,11 @@ pub enum JobEnd {
     /// The job reached its end.
     Completed,
     /// An operator ended the job, or the array stops or takes no writes. The next job continues
-    /// from its offset.
+    /// from this job's offset.
     Interrupted,
     /// The job's target member is lost, or no longer wanted.
     TargetLost,
-    /// A range could not be computed, and the log of a member that lacks it is full.
+    /// A range could not be computed, and the log of a member that lacks the range is full.
     Unreadable,
     /// A member failed a write, and yet is not lost: its file system was full.
     Unwritten,
@@ -155,8 +154,8 @@ pub enum JobRequest {
     RetryBad,
     /// End the check or repair that waits or runs.
     EndCheck,
-    /// Let no job begin or go on until [`JobRequest::Resume`].
+    /// Let no job begin or continue until [`JobRequest::Resume`].
     Pause,
-    /// Let jobs go on, and try a failed job again.
+    /// Let jobs continue, and try a failed job again.
     Resume,
 }

@@ -30,7 +30,7 @@ pub(in crate::array) enum Action {
     /// Let a spare fill an empty slot, or replace a member. Superblocks record the spare's role
     /// first.
     TakeSpare,
-    /// Let a filled replacement take its member's place; the old member is then lost.
+    /// Let a filled replacement take its member's slot; the old member is then lost.
     Replace,
     /// Write bad-block logs that differ from their wanted content. Each log is a resource of its
     /// own.

@@ -23,8 +23,8 @@
 //! A window that has begun is completed, even if the allowance is used up or an operator pauses the
 //! reshape: clients wait for the window.
 //!
-//! The flush after *naming* is a round trip through all shards: from then on each shard knows the
-//! names, and reads no lost sector.
+//! The flush after *naming* is a round trip through all shards: from then on each shard has the
+//! names of the lost sectors, and reads none of them.
 
 use crate::array::order::Turn;
 
@@ -33,7 +33,7 @@ pub(in crate::array) enum Stage {
     /// No window moves.
     #[default]
     Rest,
-    /// New writes to the window wait; requests from before still run.
+    /// New writes to the window wait; earlier requests still run.
     Passing,
     Passed,
     /// Members receive and flush the acknowledged writes, before the window moves.
@@ -46,15 +46,15 @@ pub(in crate::array) enum Stage {
     Flushed,
     /// Bad-block logs must name the lost sectors of the window.
     Naming,
-    /// Superblocks must record the new position.
+    /// Superblocks must record the reshape's new position.
     Recording,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
-    /// Whether the reshape may go on: the array takes writes, superblocks record every loss, and no
-    /// operator has paused or stopped the array.
+    /// Whether the reshape may continue: the array takes writes, superblocks record every loss, and
+    /// no operator has paused or stopped the array.
     pub(in crate::array) goes_on: bool,
     pub(in crate::array) is_allowed: bool,
     /// Whether all sectors have moved, and superblocks record that.
@@ -66,13 +66,13 @@ pub(in crate::array) struct Facts {
     pub(in crate::array) is_out: bool,
     /// Whether a step of the window failed.
     pub(in crate::array) has_failed: bool,
-    /// Whether no log names some lost sectors of the window yet.
+    /// Whether the window has lost sectors that no bad-block log names yet.
     pub(in crate::array) has_unnamed: bool,
     /// Whether every bad-block log names durably what it must name.
     pub(in crate::array) is_named: bool,
     /// Whether superblocks record every change.
     pub(in crate::array) is_recorded: bool,
-    /// Superblocks get no more changes.
+    /// The array is broken: superblocks get no more changes.
     pub(in crate::array) is_broken: bool,
 }
 
@@ -152,7 +152,7 @@ mod tests {
                         let rests = !facts.goes_on || !facts.is_allowed || facts.is_over;
                         assert!(rests, "{facts:?}");
                     }
-                    // An event ends each of these: requests, a flush, the copy, superblocks.
+                    // An event ends each stage's wait: requests, a flush, the copy, superblocks.
                     (
                         Stage::Passing
                         | Stage::FlushingBefore

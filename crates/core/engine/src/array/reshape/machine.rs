@@ -29,7 +29,7 @@ const IN_PLACE_SECTORS_MAX: u64 = 1 << 15;
 /// The reshape reports progress after each of this many equal parts.
 const PARTS: u64 = 5;
 
-/// The state of the array that decides whether a reshape goes on.
+/// The state of the array that decides whether a reshape continues.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct ReshapeContext {
     /// Whether the array takes writes, superblocks record every loss, and the array neither stops
@@ -39,7 +39,7 @@ pub(in crate::array) struct ReshapeContext {
     pub(in crate::array) is_recorded: bool,
     /// Whether every bad-block log names durably what it must name.
     pub(in crate::array) is_named: bool,
-    /// Superblocks get no more changes.
+    /// The array is broken: superblocks get no more changes.
     pub(in crate::array) is_broken: bool,
 }
 
@@ -47,7 +47,7 @@ pub(in crate::array) struct ReshapeContext {
 #[derive(Debug, Default)]
 struct LostSectors {
     sectors: Vec<Range<u64>>,
-    /// Whether bad-block logs were asked to name them.
+    /// Whether bad-block logs were asked to name these sectors.
     is_named: bool,
 }
 
@@ -69,16 +69,16 @@ pub(in crate::array) struct Reshaper {
     lost: LostSectors,
     /// Lost sectors of all windows since the array was opened.
     lost_sectors: u64,
-    /// A copy of the window in place exists already.
+    /// A safe copy of the window that moves in place exists already.
     is_copied: bool,
-    /// A window in place that failed after it was overwritten in part. It moves next, from its
-    /// copy.
+    /// A window in place that failed after it was overwritten in part. This window moves next, from
+    /// its copy.
     stuck: Option<ReshapeWindow>,
-    /// A window failed: the next try waits for a change of members, or for the operator.
+    /// A window failed: the next attempt waits for a change of members, or for the operator.
     refused: bool,
     is_begun: bool,
     is_ended: bool,
-    /// The number of fifths that were reported.
+    /// The number of fifths of the reshape that were reported.
     passed: u64,
     written: u64,
     allowance: RemainingAllowance,
@@ -160,16 +160,16 @@ impl Reshaper {
         self.plan.is_backwards()
     }
 
-    /// The recorded position, for a reshape that turns round. Behind the sectors of both shapes
-    /// nothing has to move back, and md takes no such position backwards.
+    /// The recorded position for a reshape that turns round, at most the end of the sectors of both
+    /// shapes. Beyond that end no data has to move back, and md takes no such position backwards.
     pub(in crate::array) fn turning_position(&self) -> u64 {
         let size = self.plan.size_sectors();
         let size = spoiled(Bug::TurnBeyondSize, size, u64::MAX);
         self.position.min(size)
     }
 
-    /// Whether windows must move before the reshape can turn round: a closed one, or those up to
-    /// the next position at which rows of both shapes begin.
+    /// Whether windows must move before the reshape turns round: one that failed midway, or those
+    /// up to the next position at which rows of both shapes begin.
     pub(in crate::array) fn moves_before_turn(&self) -> bool {
         self.stuck.is_some() || !self.plan.can_turn(self.position)
     }
@@ -179,7 +179,7 @@ impl Reshaper {
         self.stuck.is_some()
     }
 
-    /// Whether a window is on its way: chosen, and neither recorded nor given up.
+    /// Whether a window is under way: chosen, and neither recorded nor given up.
     pub(in crate::array) fn is_moving(&self) -> bool {
         self.stage != Stage::Rest || self.stuck.is_some()
     }
@@ -353,7 +353,7 @@ impl Reshaper {
         self.lost.sectors.extend(sectors);
     }
 
-    /// Has the window fail: the logs cannot name what is lost.
+    /// Makes the window fail, because bad-block logs cannot name its lost sectors.
     pub(in crate::array) fn cannot_name(&mut self) {
         self.fault = self.fault.or(Some(Fault::Unreadable));
     }
@@ -388,12 +388,12 @@ impl Reshaper {
         (BorderChange { position: self.position, window: None }, lost)
     }
 
-    /// The border after a window that failed, and the way in which the job ends. A window in place
-    /// that was overwritten in part stays closed: neither shape has its content.
+    /// The border after a window that failed, and how the job ends. A window in place that was
+    /// overwritten in part stays closed: neither shape has the window's content.
     pub(in crate::array) fn give_up(&mut self) -> (BorderChange, JobEnd) {
         assert!(self.out.is_empty(), "no piece is out");
         let window = self.window.as_ref().expect("a window fails");
-        // A copy from before this try means that an earlier one has overwritten sectors.
+        // A copy from before this attempt means that an earlier attempt has overwritten sectors.
         let has_begun = self.is_copied || self.left.start > window.written().start;
         let is_overwritten = window.in_place && has_begun;
         self.stuck = is_overwritten.then(|| window.clone());

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! The first flush brings writes that were acknowledged early to the members. If such a write came
-//! later, it would overwrite data of the new shape. The second flush comes before the record: a
-//! recorded position says that all sectors up to it are durable in the new shape.
+//! after the move, it would overwrite data of the new shape. The second flush comes before the
+//! record: a recorded position says that all sectors up to it are durable in the new shape.
 //!
 //! Invariants
 //! - superblocks record a position only after a flush of all moved sectors before it
 //!   `[check: a_reshape_survives_a_crash_before_any_effect]`;
-//! - a window that fails changes no data that clients read: clients go on in the old shape
+//! - a window that fails changes no data that clients read: clients still use the old shape
 //!   `[check: arrays_that_change_their_shape_keep_what_clients_wrote]`.
 
 mod decide;

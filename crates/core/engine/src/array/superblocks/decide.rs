@@ -19,7 +19,7 @@ pub(in crate::array) enum Stage {
     /// The last wave is durable, or no member of it is left; more waves follow.
     WaveDurable,
     /// All superblocks are durable, but the update is out of date. Another member was lost, or the
-    /// update does not exceed the lost member's own count, or the array is broken.
+    /// update does not exceed the lost member's event count, or the array is broken.
     Outdated,
     /// All superblocks are durable. The driver's record must get the update's loss before any write
     /// relies on it.
@@ -31,7 +31,7 @@ pub(in crate::array) enum Stage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::array) struct Facts {
     pub(in crate::array) stage: Stage,
-    /// A member is out, and no durable superblock records that.
+    /// A member is out, and no durable superblock records the loss.
     pub(in crate::array) unrecorded: bool,
     /// The array was found dirty without some of its members, and no superblock records their
     /// absence yet.
@@ -56,23 +56,23 @@ pub(in crate::array) enum Action {
     WriteWave,
     /// Ask the driver to agree to the update.
     AskConsent,
-    /// Drop the update: it is out of date.
+    /// Drop the update, because it is out of date.
     DropUpdate,
     /// Have the driver's record name the update's loss.
     KeepRecord,
-    /// The update is current: publish it.
+    /// Publish the update, because it is current.
     CompleteUpdate,
     /// Write superblocks without the lost member.
     Record,
     /// Write superblocks that say active; then the gate opens.
     TurnActive,
-    /// Let writes begin, or report that they may not.
+    /// Let writes begin, or report that no write may begin.
     OpenGate,
     /// Let no write begin, until superblocks have turned clean.
     CloseGate,
     /// Write superblocks without the absent members.
     RecordAbsent,
-    /// Write the last update once more.
+    /// Write the last update a second time.
     SayAgain,
     /// Write superblocks with changes other than losses: jobs' offsets.
     RecordChanges,
@@ -91,13 +91,13 @@ pub(in crate::array) fn decide(facts: &Facts, shared: &SharedFacts) -> Option<(T
     let turns_active = opens && may_write && on_disk == Activity::Clean;
     let closes = free && shared.may_be_clean && is_open;
     let closes_for_logs = closes && matches!(log_change, LogChangeStage::Wanted { .. });
-    // If an update is written only once, a member without it is one event behind, as if it had
-    // missed no write. So no flush is answered before the second time (I8). The second time comes
+    // A member without an update that is written only once is one event behind, as if it had missed
+    // no write. So no flush is answered before the update's second time (I8). The second time comes
     // at once, or with the next update if that is near.
     let is_followed = !is_open || shared.stopping && on_disk == Activity::Active;
     let says_again = shared.to_say_again && (shared.flush_ended || !is_followed);
-    // Writes that the closing gate waits for may need room in the journal. Superblocks record its
-    // new tail now; then the closing goes on.
+    // Writes that the closing gate waits for may need room in the journal. Superblocks record the
+    // journal's new tail now, and then the gate closes.
     let frees_room = shared.tail_unsaid && closing == Closing::Draining;
     let tells = facts.unsaved && may_write && (is_open || frees_room);
     let stops = shared.stops && may_write && on_disk == Activity::Active;

@@ -51,7 +51,7 @@ enum RecordProgress {
     Done,
 }
 
-/// An update in flight. The members in `later` follow when all in `missing` have it durably.
+/// An update in flight. Members in `later` get it when all members in `missing` have it durably.
 #[derive(Debug)]
 struct Update {
     /// Whether the update's first superblock was submitted.
@@ -64,22 +64,22 @@ struct Update {
     becomes: Activity,
     /// The kind of the update, as far as it matters for logs; fixed when the update begins.
     news: News,
-    /// Whether the update repeats the one before, with one event more.
+    /// Whether the update repeats the previous update, with one event more.
     again: bool,
-    /// [`Outbox::changes`] when the update began.
+    /// The outbox's count of changes ([`Outbox::changes`]) when the update began.
     changes: u64,
     /// The member whose superblock is written before all others.
     first: Option<MemberId>,
     /// Members whose superblocks are written after all others.
     last: BTreeSet<MemberId>,
-    /// Members that the update records in slots, and that shards do not know yet.
+    /// Members that the update records in slots, and that shards do not see yet.
     newcomers: Vec<MemberId>,
-    /// Whether the bitmap file was no longer written when the update began: then the update counts
-    /// more events than the file.
+    /// Whether the bitmap file was no longer written when the update began: then the update's event
+    /// count exceeds the file's.
     leaves_file: bool,
     /// Whether the driver's record has the update's loss, if the driver keeps a record.
     record: RecordProgress,
-    /// Whether the driver agrees to the update, if it has a say.
+    /// Whether the driver agrees to the update, if the driver must agree.
     consent: RecordProgress,
 }
 
@@ -140,7 +140,7 @@ pub(in crate::array) struct Superblocks {
     absent: bool,
     /// The count of changes that superblocks record ([`Outbox::changes`]).
     changes: u64,
-    /// Members that have been recovered in their slots, until superblocks record that.
+    /// Members that have been recovered in their slots, until superblocks record their recovery.
     recovered: Vec<(MemberId, Slot)>,
 }
 
@@ -213,7 +213,7 @@ impl Superblocks {
         }
         let targets = roster.update_targets(true).collect();
         let is_last = update.later.is_disjoint(&targets);
-        // An update must exceed the lost member's own count: if not, it is written once more.
+        // An update must exceed the lost member's event count, or else is written once more.
         let is_behind = roster.has_unrecorded() && !self.events.are_beyond_the_lost();
         match () {
             () if !is_last && !broken => Stage::WaveDurable,
@@ -322,8 +322,8 @@ impl Superblocks {
             shape,
         });
         roster.update_begins();
-        // If the table is the same, only the first sector changes, and a device writes a sector
-        // whole.
+        // If the table of devices is the same, only the first sector changes, and a device writes a
+        // sector whole.
         let has_table = self.told.as_ref().is_some_and(|told| told.has_table_of(&state));
         let mut last = roster.told_last();
         last.retain(|member| Some(*member) != said.first);
@@ -374,7 +374,7 @@ impl Superblocks {
         let soonest = waiting().map(|member| turn(&member)).min().expect("there is a next wave");
         let (now, then): (Vec<_>, Vec<_>) = waiting().partition(|one| turn(one) == soonest);
         let mut waiting: Vec<_> = now.into_iter().map(slot_of).collect();
-        // Older superblocks still lack a member that was recovered a moment ago.
+        // Older superblocks do not record a member's recovery that ended a moment ago.
         let was_lost = |slot: Slot| self.recovered.iter().any(|(_, recovered)| *recovered == slot);
         let is_lost = |slot: Slot| roster.is_lost(slot) || was_lost(slot);
         let wave: Vec<MemberId> = match update.may_tear {
@@ -395,8 +395,8 @@ impl Superblocks {
         soonest == WaveOrder::First
     }
 
-    /// Ends an update that is durable. The activity that it records holds, whatever has happened
-    /// meanwhile.
+    /// Ends a durable update. The activity that the update records is on disk, whatever has
+    /// happened meanwhile.
     fn end(&mut self, consistency: &mut Consistency) -> Update {
         let update = self.update.take().expect("superblocks were being written");
         assert!(update.missing.is_empty(), "every superblock that was asked for has ended");
@@ -408,7 +408,7 @@ impl Superblocks {
         update
     }
 
-    /// Drops an update that is out of date. No view without the lost members exists yet: the next
+    /// Drops an update that is out of date. No published view lacks the lost members yet; the next
     /// update records the remaining losses.
     pub(in crate::array) fn drop_update(&mut self, consistency: &mut Consistency) {
         self.end(consistency);

@@ -1,7 +1,7 @@
 //! Superblocks: their durable state, and the update in flight.
 //!
-//! One update at a time. An update's content is fixed when it begins, and counts when all its
-//! members have it. This directory does not know shards: the array publishes the state of a
+//! One update runs at a time. An update's content is fixed when the update begins, and holds when
+//! all its members have it. This directory handles no shards: the array publishes the state of a
 //! finished update.
 
 mod decide;

@@ -46,7 +46,7 @@ pub(super) enum Copies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) outstanding: bool,
-    /// A member left with requests of this work, and may still use its blocks.
+    /// A member left with requests of this work, and may still use the work's blocks.
     pub(super) left: bool,
     pub(super) range: Range,
     pub(super) phase: Phase,
@@ -61,7 +61,7 @@ pub(super) enum Action {
     Wait,
     Lock,
     Read,
-    /// End the work undone; the job repeats it, with other blocks.
+    /// End the work unfinished; its job repeats the work, with other blocks.
     LeaveOff,
     /// Begin again with half of the run.
     Halve,

@@ -18,7 +18,7 @@ use crate::request::{LockKey, RangeLock};
 use crate::sectors::{BLOCK_SECTORS, SectorSet};
 use crate::work::{Candidates, Class, Fate, Finding, Outcome, RotKind, Task, Work};
 
-/// The most works in progress; more works wait. Each has a block for every copy.
+/// The most works in progress at once; further works wait. Each has a block for every copy.
 const WORKS_MAX: usize = 4;
 
 /// Entries for works. If a member left with requests of a work, the work's entry stays unused until
@@ -72,7 +72,7 @@ struct WorkEntry {
     /// Sectors that differed, over all runs.
     differing: u32,
     is_missed: bool,
-    /// Whether a run could not be made to agree or filled, and was reported.
+    /// Whether the copies of a run could be neither made to agree nor filled, and it was reported.
     is_unmade: bool,
 }
 
@@ -356,7 +356,7 @@ impl Background {
         entry.phase = Phase::Read;
     }
 
-    /// Reads the rewritten copies again, and with them the other copies.
+    /// Reads the rewritten copies and the other copies again.
     fn look(&mut self, number: u32) {
         reached(Mark::MendReadAgain);
         let entry = &mut self.entries[number as usize];
@@ -385,7 +385,7 @@ impl Background {
     }
 
     /// Called when no copy of the run can be read. A task that fills or resyncs members reports the
-    /// members that lack the run, and goes on with the next run; any other task ends.
+    /// members that lack the run, and continues with the next run; any other task ends.
     fn refuse(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let entry = &mut self.entries[number as usize];
         if !entry.task().makes() {
@@ -398,7 +398,7 @@ impl Background {
         self.next(context, number);
     }
 
-    /// Locks the range of the whole work at once, as it is short.
+    /// Locks the range of the whole work at once, as the range is short.
     fn lock(&mut self, context: &mut BackgroundContext<'_>, number: u32) {
         let entry = &mut self.entries[number as usize];
         let is_free =
@@ -628,7 +628,7 @@ impl Background {
             }
             (Phase::Written, Err(fault)) if entry.task().checks() => {
                 context.common.note_written(slot);
-                // If only sectors are lost, the log names them, and the work goes on.
+                // If only sectors are lost, the bad-block log names them, and the work continues.
                 entry.is_missed |= fault.kind != FaultKind::Media;
                 let copy = entry.copy_mut(slot);
                 copy.fate = Fate::Left;

@@ -37,7 +37,7 @@ pub(super) struct Facts {
     pub(super) job: Option<Job>,
     /// Whether a column of the base is unknown, and can still be read.
     pub(super) wants_column: bool,
-    /// Whether a column that the journal does not have is missing.
+    /// Whether a data column is missing that the stripe's new data does not replace.
     pub(super) lacks_kept: bool,
     /// Whether the known columns of the base suffice to compute the missing ones.
     pub(super) can_solve: bool,

@@ -1,4 +1,4 @@
-//! The replay itself: jobs one after the other, then the end. One effect at a time.
+//! The machine of a journal's replay: jobs one after the other, then the end; one effect at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -20,8 +20,8 @@ pub struct Setup<'a> {
     pub geometry: StripeGeometry,
     /// The members, by slot.
     pub members: Vec<Option<Member>>,
-    /// Whether superblocks still count a missing member, so that it would come back as valid,
-    /// without this replay.
+    /// Whether superblocks still count a missing member as valid, so that it could return without
+    /// the data of this replay.
     pub may_return: bool,
     /// The journal's content.
     pub log: &'a JournalLog,
@@ -73,7 +73,7 @@ pub enum Effect {
         position: u64,
         /// Sequence number of the meta block.
         sequence: u64,
-        /// First sectors of the stripes; none for an empty one.
+        /// First sectors of the stripes; none for an empty meta block.
         stripes: Vec<u64>,
     },
     /// Fill a block of the journal with zeroes.
@@ -297,7 +297,7 @@ impl Replay {
         }
     }
 
-    /// The result, at the end.
+    /// Returns the result once the replay has ended.
     pub fn end(&mut self) -> Option<Result<Report, ReplayError>> {
         let is_over = self.phase == Phase::Done;
         is_over.then(|| match self.failed {
@@ -635,7 +635,7 @@ mod tests {
         Replay::new(Setup { geometry: geometry(), members, may_return, log, finish })
     }
 
-    /// Carries out all effects except those for which `fails` is true, and lists all.
+    /// Carries out all effects except those for which `fails` is true, and lists all effects.
     fn told(
         mut replay: Replay,
         fails: impl Fn(&Effect) -> bool,

@@ -4,7 +4,7 @@
 //! and writes, and a driver does them ([`run()`] is the one interpreter). No machine of the array
 //! exists yet, and no client.
 //!
-//! It does not choose the journal that counts (assembly), nor write one while clients write.
+//! This machine neither chooses the journal (assembly) nor writes one while clients write.
 //!
 //! # Algebra
 //!
@@ -28,10 +28,10 @@
 //!   emptied.
 //! - (3) First, missing kept columns are computed from the base.
 //!
-//! A pending stripe's base must not be lost before the stripe is committed: with some of it
-//! overwritten, its missing columns could not be computed any more. So its new parity goes into the
-//! journal first, as md writes it, and then it is a stripe like the others. The new meta blocks
-//! become part of the journal at once, by the first of them:
+//! A pending stripe's base must not be lost before the stripe is committed: if part of the base
+//! were overwritten, its missing columns could not be computed any more. So the stripe's new parity
+//! goes into the journal first, as md writes it, and the stripe is then a committed one. All new
+//! meta blocks become part of the journal at once, when the first of them is written:
 //!
 //! ```text
 //!   | ... meta 8 | data |  meta 9  | parity | parity |  meta 10 | parity | zeroes |
@@ -46,10 +46,10 @@
 //!   flush members ─▶ an empty meta block at the end, its sequence moved on ─▶ the tail is there
 //! ```
 //!
-//! The tail moves only if no missing member may come back. A missing member whose superblock is as
-//! new as the others' has missed these writes, and gets them from the journal when it is replayed
-//! again. A pending stripe that misses more columns than the level makes up for stays in the
-//! journal, and so does the tail.
+//! The tail moves only if no missing member may return. A missing member whose superblock is as new
+//! as the others' has missed the replay's writes, and gets them from the journal when the journal
+//! is replayed again. A pending stripe that misses more columns than the level makes up for stays
+//! in the journal, and the tail stays before it.
 //!
 //! # Invariants
 //! - Every sector that the journal names has the journal's value, and every other sector keeps its

@@ -1,4 +1,4 @@
-//! Turns a journal's entries into stripes of 4 KiB of each member, with the places of their blocks.
+//! Turns a journal's entries into stripes of 4 KiB of each member, with their blocks' positions.
 //!
 //! Entries come from a disk: each number is a claim about the array, and is checked here first.
 
@@ -47,11 +47,11 @@ pub enum EntryError {
     },
 }
 
-/// The stripes of a journal, in order of sectors, without stripes of which the journal has parity
+/// The stripes of a journal, in order of sectors, without stripes for which the journal has parity
 /// alone.
 ///
 /// # Errors
-/// If the array cannot have an entry.
+/// If the journal has an entry that the array cannot have.
 pub fn stripes(
     geometry: &StripeGeometry,
     entries: &[JournalEntry],

@@ -12,8 +12,8 @@ use super::machine::{Effect, Replay, ReplayError, Report};
 const BLOCK_BYTES: usize = JOURNAL_META_BYTES;
 const SECTOR_BYTES: usize = 512;
 
-/// The driver's members, by slot, and the journal. Calls return whether they succeeded; the driver
-/// keeps the reason.
+/// The driver's members, by slot, and the journal. Each call returns whether it succeeded; the
+/// driver keeps the reason of a failure.
 pub trait Devices {
     /// Reads sectors of a member's data.
     fn read(&mut self, slot: Slot, sectors: Range<u64>, bytes: &mut [u8]) -> bool;
@@ -112,7 +112,7 @@ impl Blocks<'_> {
     }
 }
 
-/// Replays to the end. `array_uuid` is `braid_ondisk::Superblock::uuid_as_stored`.
+/// Runs the replay to its end. `array_uuid` is `braid_ondisk::Superblock::uuid_as_stored`.
 ///
 /// # Errors
 /// If a member or the journal failed a request.

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A part is usually *straight*: parity is computed from the payload, and the member is written
-//! from it, in one request with the parts next to it. If a column has several parts shorter than a
-//! block, these are *gathered*: copied into the column's block and written in one request. Copying
-//! less than a block costs less than a request. So writes of whole blocks are never copied, and
-//! writes of single sectors do not become a request each.
+//! from the payload, in one request with the adjacent parts. If a column has several parts shorter
+//! than a block, these are *gathered*: copied into the column's block and written in one request.
+//! Copying less than a block costs less than a request. So writes of whole blocks are never copied,
+//! and writes of single sectors do not become a request each.
 //!
 //! Parts are found when a batch computes, and again for its writes if the memory was reused.
 //!
@@ -61,7 +61,7 @@ impl Part {
 }
 
 /// The new content of every data column of a batch. It covers only the columns that the batch
-/// touches, since most batches touch one of many.
+/// touches, since most batches touch one column of many.
 #[derive(Debug, Default)]
 pub(in super::super) struct Content {
     /// The stripe whose batch the content belongs to, until that batch is written.

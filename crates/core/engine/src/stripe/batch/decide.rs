@@ -60,8 +60,8 @@ pub(in super::super) struct Facts {
     /// that has begun.
     pub(super) outstanding: bool,
     pub(super) need: Need,
-    /// Only meaningful in [`Phase::Fill`]: a member left while the batch was reading it, and may
-    /// still write to a block.
+    /// Only meaningful in [`Phase::Fill`]: a member left while the batch was reading from the
+    /// member, which may still write to a block.
     pub(super) left: bool,
     /// In [`Phase::Ready`]: reads of the band wait to begin before its next batch, or the band is
     /// being repaired, and a batch would read rotten sectors. In [`Phase::Compute`]: the band is

@@ -11,7 +11,7 @@ use crate::array::{ArrayView, Gate};
 use crate::context::Common;
 
 /// Facts from outside the stripe. In phases other than [`Phase::Fill`] the facts for plans are
-/// false, because no plan is made there.
+/// false, because no plan is made in those phases.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct BatchContext<'a> {
     pub(in super::super) view: &'a ArrayView,
@@ -31,7 +31,7 @@ pub(in super::super) struct BatchContext<'a> {
 }
 
 /// Folds the stripe into facts for the decision table. In [`Phase::Fill`] the planner makes and
-/// keeps a plan, unless the batch goes on by its old plan.
+/// keeps a plan, unless the batch continues with its old plan.
 #[inline]
 pub(in super::super) fn facts(
     stripe: &Stripe,
@@ -62,8 +62,8 @@ pub(in super::super) fn facts(
         intent: context.intent,
         memory: context.memory,
         missed,
-        // This holds even if the log was lost meanwhile: the array reports that at once, or once
-        // superblocks record it.
+        // The state holds even if the log was lost meanwhile: the array reports the loss at once,
+        // or once superblocks record the loss.
         logged: stripe.logged,
         broken: context.view.gate == Gate::Broken,
     }

@@ -1,11 +1,11 @@
-//! Log entries of a batch, durable before it is written, in the logs of its parities' members.
+//! A batch's entries in the logs of its parity members, durable before the batch is written.
 //!
 //! On RAID-6 each entry exists twice, for P and for Q.
 //!
 //! An entry names sectors of some columns that are consecutive in the array, and spans as many
-//! sectors of their rows. The other columns of those rows are kept. Their sum is the partial parity
-//! ([`crate::replay`] has the algebra). So rows are logged in runs in which the same columns are
-//! written:
+//! sectors of their rows. The other columns of those rows are kept, and the sum of the kept columns
+//! is the partial parity ([`crate::replay`] has the algebra). So rows are logged in runs in which
+//! the same columns are written:
 //!
 //! ```text
 //!   column 0   ....wwww   rows 0..4: column 1         entry 1: column 1, partial parity of 0 and 2

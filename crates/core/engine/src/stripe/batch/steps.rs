@@ -1,11 +1,12 @@
 //! The steps of a batch's computation: solve for lost columns, gather small writes, compute parity.
 //!
-//! A column has one block, and everything happens there in place. Under rcw, small writes are laid
-//! over the old content of their column. Parity is computed from payloads and blocks into the
+//! A column has one block, and the computation changes it in place. Under rcw, small writes are
+//! laid over the old content of their column. Parity is computed from payloads and blocks into the
 //! parity columns' blocks. Under rmw, the old content becomes the difference, part by part, and is
 //! added to parity. If the part is gathered, the new content then replaces the difference. A write
 //! that is not gathered is never copied: parity is computed from its payload. Where such writes lie
-//! side by side, this happens in slices in which each column is in one place ([`super::content`]).
+//! side by side, parity is computed in slices in which each column is in one place in memory
+//! ([`super::content`]).
 //! `journal` names the blocks that a batch writes to a write journal: the data blocks that clients
 //! wrote, and the parity of their rows.
 
@@ -305,7 +306,7 @@ impl Builder<'_> {
     }
 }
 
-/// A data column's new content at a place; `None` for zeroes.
+/// A data column's new content at an offset; `None` for zeroes.
 fn content_at(
     content: &Content,
     (stripe, blocks): (&Stripe, Blocks),

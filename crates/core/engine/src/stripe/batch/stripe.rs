@@ -35,7 +35,7 @@ pub(in super::super) enum Phase {
     /// Copies and parity are being computed.
     Compute,
     Write,
-    /// The batch is written, but a member missed it, and no superblock records that yet.
+    /// The batch is written, but a member missed it, and no superblock records the miss yet.
     AwaitRecord,
 }
 
@@ -118,8 +118,8 @@ pub(in super::super) struct Stripe {
     pub(super) phase: Phase,
     pub(super) columns: Box<[Column]>,
     pub(super) batch: Option<Batch>,
-    /// The plan by which the batch goes on once its reads are in; `None` if it must be planned
-    /// again.
+    /// The plan with which the batch continues once its reads have ended; `None` if the batch must
+    /// be planned again.
     pub(super) filled: Option<FilledPlan>,
     /// The sector of the stripe unit at which the stripe's blocks begin.
     shift_sectors: u32,
@@ -139,13 +139,13 @@ pub(in super::super) struct Stripe {
     pub(super) logged: LogState,
     /// Log entries of the batch, until they are submitted.
     pub(super) entries: Vec<LoggedEntry>,
-    /// Blocks of the batch for a journal, until they are submitted. Their bytes come with the
-    /// computation.
+    /// Blocks of the batch for a journal, until they are submitted. The computation supplies their
+    /// bytes.
     pub(super) rows: Vec<JournalRow>,
     /// Number of member requests and computations in flight.
     pub(super) outstanding: u32,
     pub(super) copies: u32,
-    /// A member left while the batch was reading it, and may still fill a block of the frame.
+    /// A member left while the batch was reading from it, and may still fill a block of the frame.
     pub(super) is_left: bool,
 }
 
@@ -367,7 +367,7 @@ impl Stripe {
     }
 
     /// Whether a request of the batch is at a member that sits out, or the batch's answer waits for
-    /// superblocks. Every member must write these, also one that sits out.
+    /// superblocks, which members that sit out must write too.
     pub(in super::super) fn is_stuck(&self, clocks: &Clocks) -> bool {
         if self.batch.is_none() || !clocks.is_any_out() {
             return false;

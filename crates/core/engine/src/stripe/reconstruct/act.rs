@@ -1,5 +1,5 @@
-//! Carries out the decisions about reads of any kind: emits their effects, and passes events to
-//! them.
+//! Carries out the decisions about reads of any kind: emits the reads' effects, and passes events
+//! to the reads.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, reached, spoiled};
@@ -189,7 +189,7 @@ impl Reconstruct {
         context.common.submit_computation(computation);
     }
 
-    /// Lets a batch of the band go first. Then the work begins anew, and keeps the band.
+    /// Lets the band's batch end first. Then the background work begins anew, and keeps the band.
     fn give_way_to_batch(&mut self, place: u32) {
         reached(Mark::MendGivesWay);
         let Origin::Background(work) = self.let_go(place) else {
@@ -304,8 +304,8 @@ impl Reconstruct {
         }
     }
 
-    /// Called when members left: begins their reads anew, since these members may still write to
-    /// the blocks.
+    /// Called when members left: begins the reads at these members anew, since the members may
+    /// still write to the blocks.
     pub(in super::super) fn leave_reads(
         &mut self,
         context: &mut ReconstructContext<'_>,
@@ -374,7 +374,7 @@ impl Reconstruct {
                 if read.origin.is_some_and(|one| one.traits().compares) =>
             {
                 context.common.note_written(slot);
-                // A medium error costs sectors, which the log names, and the work goes on.
+                // A medium error costs sectors that the log then names; the work continues.
                 read.work.is_missed |= fault.kind != FaultKind::Media;
                 read.work.check.is_missed(slot);
                 let range = read.band().range(extent);

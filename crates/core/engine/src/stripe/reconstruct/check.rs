@@ -9,7 +9,7 @@ use crate::work::{Candidates, Fate};
 
 #[derive(Debug, Default)]
 pub(super) struct Check {
-    /// Sectors that had to be computed from other columns in some column.
+    /// Sectors that, in some column, had to be computed from the other columns.
     pub(super) erased: SectorSet,
     /// Whether P is a witness for the erased sectors: P was read, and none of them was computed
     /// from P.

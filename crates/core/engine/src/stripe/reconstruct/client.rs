@@ -2,8 +2,8 @@
 //! repairs sectors that could not be read.
 //!
 //! If columns lack different sectors, the read is divided ([`Reconstruct::divide`]). If the read
-//! cannot be served around members that sit out, it asks its own member, however long that takes
-//! ([`Reconstruct::insist`]).
+//! cannot be served around members that sit out, it reads from its own member, however long that
+//! takes ([`Reconstruct::insist`]).
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Bug, Mark, Point, planted, reached, sometimes};
@@ -38,8 +38,8 @@ impl Kind for ClientRead {
         (need, self.insists || !read.slots().any(read.is_left_out(context)))
     }
 
-    /// Solves for lost sectors, and copies wanted ones into the payload unless they were solved for
-    /// there.
+    /// Solves for lost sectors, and copies wanted sectors into the payload unless they were solved
+    /// for in the payload itself.
     #[inline]
     fn compute(
         &self,
@@ -151,8 +151,8 @@ impl Read {
 }
 
 impl Reconstruct {
-    /// Divides a read: its first block goes on here, and the other blocks become a read of their
-    /// own.
+    /// Divides a read: this read continues with the first block, and the other blocks become a new
+    /// read.
     pub(super) fn divide(&mut self, context: &mut ReconstructContext<'_>, place: u32) {
         reached(Mark::ReadDivided);
         let read = &mut self.reads[place as usize];

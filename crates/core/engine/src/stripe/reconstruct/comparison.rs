@@ -1,7 +1,7 @@
 //! A comparison: it finds wrong columns, rewrites some of them, and reports its findings.
 //!
-//! It is a [`Kind`]; its [`Read`] carries a [`Check`] along. [`crate::rot`] has the rule that turns
-//! verdicts into columns. This file adds sectors that could not be read.
+//! A comparison is a [`Kind`]; its [`Read`] holds a [`Check`]. [`crate::rot`] has the rule that
+//! turns verdicts into columns. This file adds sectors that could not be read.
 //!
 //! ```text
 //!   sectors of the band      witness                    wrong, if it differs
@@ -11,9 +11,10 @@
 //!   two were computed        no parity                  (they are rewritten as read repair does)
 //! ```
 //!
-//! Sectors computed from the others are rewritten unless a witness disagrees. These are unreadable
-//! sectors, and those that bad-block logs name; the write makes them good again. Wrong columns are
-//! rewritten if the task asks for it. Unknown ones are left alone.
+//! Sectors computed from the other columns are rewritten unless a witness disagrees. These are
+//! unreadable sectors, and sectors that bad-block logs name; the write makes them good again. Wrong
+//! columns are rewritten if the task asks for it. Sectors whose wrong column is unknown are left
+//! alone.
 //!
 //! A [`Task::Retry`] believes sectors that bad-block logs name if a witness agrees with them, and
 //! rewrites them as they are. It believes computed sectors only if the other parity agrees, because
@@ -40,7 +41,7 @@ use crate::rot::ColumnVerdict;
 use crate::sectors::{Extent, SectorSet};
 use crate::work::{Candidates, Class, Difference, Fate, Finding, Outcome, RotKind, Task, Work};
 
-/// [`Task::Compare`], [`Task::Repair`] and [`Task::Retry`].
+/// The kind of read for [`Task::Compare`], [`Task::Repair`] and [`Task::Retry`].
 pub(super) struct Comparison(pub(super) Work);
 
 impl Kind for Comparison {
@@ -112,7 +113,8 @@ impl Kind for Comparison {
     }
 
     /// Computes wrong and unreadable columns again from the other columns. From here on the read
-    /// keeps the band to its end: its requests go in their turn, and no batch of the band begins.
+    /// keeps the band until the read ends: its requests go in their turn, and no batch of the band
+    /// begins.
     fn mend(&self, steps: &mut Steps<'_>, context: &mut ReconstructContext<'_>) {
         reached(Mark::ColumnsMended);
         let Steps { read, blocks, computation, .. } = steps;
@@ -156,7 +158,7 @@ impl Kind for Comparison {
 }
 
 impl Reconstruct {
-    /// Reads the whole band again, with the repairs.
+    /// Reads the whole band again, including the repaired sectors.
     pub(super) fn read_again(&mut self, place: u32) {
         let read = &mut self.reads[place as usize];
         read.columns.iter_mut().for_each(|column| *column = Column::default());

@@ -74,9 +74,9 @@ pub(super) enum Action {
     Read,
     /// Solve for lost columns, and copy wanted sectors into the payload.
     Compute,
-    /// Go on with the first block; the other blocks become a read of their own.
+    /// Continue with the first block; the other blocks become a new read.
     Divide,
-    /// Ask the columns' own members again, however long that takes.
+    /// Read from the columns' own members again, however long that takes.
     Insist,
     /// Compute wrong or unreadable columns from the other columns.
     Mend,
@@ -93,7 +93,7 @@ pub(super) enum Action {
 }
 
 /// The first line of [`decide`], which needs no other fact. Most events of a read only end one of
-/// several requests, so callers ask this first.
+/// several requests, so callers check this line first.
 pub(super) fn waits(outstanding: bool) -> Option<Action> {
     outstanding.then_some(Action::Wait)
 }

@@ -1,4 +1,4 @@
-//! Folds a read, its band and the view into facts for the table, and plans it.
+//! Folds a read, its band and the view into facts for the decision table, and plans the read.
 
 use braid_geometry::Slot;
 
@@ -67,7 +67,7 @@ impl Read {
     }
 
     /// Folds the read into facts for the decision table. In [`Phase::Fill`] the planner makes and
-    /// keeps a plan, unless the read goes on by its old plan.
+    /// keeps a plan, unless the read continues with its old plan.
     #[inline]
     pub(super) fn facts(
         &self,

@@ -1,7 +1,7 @@
 //! Recovery and replacement: computes a band's missing columns from the other columns, and writes
 //! them.
 //!
-//! A member with a replacement is copied to it. Unreadable columns are computed as in a recovery.
+//! A member is copied to its replacement. Unreadable columns are computed as in a recovery.
 
 use braid_geometry::Slot;
 use braid_sim_hooks::{Mark, reached};
@@ -16,7 +16,7 @@ use super::read::{Origin, Read};
 use crate::array::{ArrayView, MemberView};
 use crate::work::{Outcome, Task, Work};
 
-/// [`Task::Recover`] and [`Task::Replace`].
+/// The kind of read for [`Task::Recover`] and [`Task::Replace`].
 pub(super) struct Fill(pub(super) Work);
 
 impl Fill {

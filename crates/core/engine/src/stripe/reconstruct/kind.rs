@@ -1,9 +1,9 @@
 //! The interface of a kind of read: the columns that it reads, computes and writes, and its end.
 //!
 //! Each kind implements this interface in a file of its own. The shared machine
-//! ([`super::machine`], `act`, `facts`) carries out decisions of the table, and asks a kind through
-//! `by_kind`. A client's read is a kind like background tasks. The call is static, and functions on
-//! its way are `#[inline]`: without that a read costs 62 instructions more, of 4,496.
+//! ([`super::machine`], `act`, `facts`) carries out decisions of the table, and calls a kind
+//! through `by_kind`. A client's read is a kind like background tasks. The call is static, and
+//! functions along the call are `#[inline]`: otherwise a read costs 62 instructions more, of 4,496.
 
 use braid_geometry::Slot;
 use smallvec::SmallVec;
@@ -103,9 +103,9 @@ pub(super) trait Kind {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// The read's bytes are in memory, and written.
+    /// The read's bytes are in memory, and its writes have ended.
     Answered,
-    /// The read cannot go on. A kind that can do a part of the work takes its place back.
+    /// The read cannot continue. A kind that can do a part of the work takes the read's place back.
     Refused,
     /// The read waited for a member that began to sit out, and lost its place.
     Abandoned,
@@ -125,7 +125,7 @@ impl Steps<'_> {
         solve_in_place(self.computation, (&self.read.map, self.blocks), recipe);
     }
 
-    /// Adds every data column to P, and its multiple to Q: sectors that are not zero then differ.
+    /// Adds every data column to P, and its multiple to Q: sectors that differ are then not zero.
     pub(super) fn compare(&mut self, (p, q): (Option<Slot>, Option<Slot>), extent: Extent) {
         let (map, blocks, Extent { offset, sectors }) = (&self.read.map, self.blocks, extent);
         let from = |slot: Option<Slot>| slot.map(|slot| blocks.at(slot, offset));

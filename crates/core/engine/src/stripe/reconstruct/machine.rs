@@ -20,7 +20,7 @@ use crate::sectors::SectorSet;
 use crate::slab::Slab;
 use crate::work::{self, Class, Work};
 
-/// The most clients' reads under way at once. Further reads wait for one to end.
+/// The most clients' reads under way at once. Further reads wait for a read to end.
 const READS_MAX: usize = 32;
 
 /// The most background reads under way at once. The other places are for clients' reads that are
@@ -47,13 +47,13 @@ pub(super) enum StartCondition {
 pub(in super::super) enum Outcome {
     /// The read begins again, from the start.
     Anew(Band, ClientRead),
-    /// The read asks its own members, however long that takes.
+    /// The read is served from its own members, however long that takes.
     Insists(Band, ClientRead),
     /// Wake the band's stripe, which may have waited for the read.
     Wake(BandKey),
 }
 
-/// The state that the reads use, outside their own.
+/// The state outside the reads that the reads use.
 pub(in super::super) struct ReconstructContext<'a> {
     pub(in super::super) common: &'a mut Common,
     pub(in super::super) in_flight: &'a mut Slab<IoOwner>,
@@ -81,7 +81,7 @@ pub(in super::super) struct Reconstruct {
     pub(super) geometry: StripeGeometry,
     pub(super) unit_sectors: u32,
     pub(super) frame_blocks: FrameBlocks,
-    /// Number of the first place in the numbering of blocks and computations: after all stripes.
+    /// The number that blocks and computations of place 0 have; lower numbers belong to stripes.
     pub(super) first: u32,
     pub(super) reads: Box<[Read]>,
     pub(super) free: Vec<u32>,
@@ -137,7 +137,7 @@ impl Reconstruct {
         }
     }
 
-    /// Queues a part of a piece to be read. The caller has counted the part.
+    /// Queues a part of a piece to be read. The caller has added the part to the piece.
     pub(in super::super) fn read(&mut self, common: &mut Common, band: Band, want: ClientRead) {
         if common.clocks.is_any_out() && !want.insists {
             common.counters.reads_around += 1;
@@ -148,8 +148,8 @@ impl Reconstruct {
         self.arrived.push_back((band, want));
     }
 
-    /// Queues a part of a piece until the batch of its band is over. The caller has counted the
-    /// part.
+    /// Queues a part of a piece until the batch of its band is over. The caller has added the part
+    /// to the piece.
     pub(in super::super) fn wait_for_batch(&mut self, band: Band, want: ClientRead) {
         self.kept_out.push_back((band, Origin::Client(want), StartCondition::ForBatch));
     }
@@ -267,13 +267,13 @@ impl Reconstruct {
         self.reads.iter().filter(|read| read.origin.as_ref().is_some_and(&is_one)).count()
     }
 
-    /// Begins reads that may begin now. True if any did.
+    /// Begins reads that may begin now. True if any read began.
     pub(in super::super) fn serve(&mut self, context: &mut ReconstructContext<'_>) -> bool {
         let mut has_begun = false;
         // Stripes wait for the reads that batches kept out, so these reads get room first.
         for _ in 0..self.kept_out.len() {
             let (band, origin, waits) = self.kept_out.pop_front().expect("counted");
-            // A read that only looks for dirty data again needs no place here.
+            // A read that only looks for dirty data again needs no free place.
             if waits == StartCondition::ForBand && !self.has_room() {
                 self.kept_out.push_back((band, origin, waits));
                 continue;

@@ -9,8 +9,8 @@
 //! write.
 //!
 //! The other columns must agree while they are read. They agree before a batch writes, and again
-//! when only its writes to members that sit out remain: solving for these gives their *future*
-//! content. So a read of a band depends on the state of the band's stripe:
+//! when only its writes to members that sit out remain: solving for these members' columns gives
+//! the columns' *future* content. So a read of a band depends on the state of the band's stripe:
 //!
 //! ```text
 //!   the band's stripe            a read may begin        columns it leaves out
@@ -28,20 +28,23 @@
 //! ```
 //!
 //! A stripe that is about to write waits until its band is not being read
-//! ([`Reconstruct::is_reading`]). "Not now" lasts for one batch: the next one begins when the
-//! waiting reads have begun ([`Reconstruct::has_waiting`]). So neither starves the other.
+//! ([`Reconstruct::is_reading`]). "Not now" lasts for one batch: the next batch begins when the
+//! waiting reads have begun ([`Reconstruct::has_waiting`]). So reads and batches do not starve each
+//! other.
 //!
-//! *Around members that sit out.* Their columns are left out. If a member begins to sit out, reads
-//! that wait for it are *abandoned*. The client's part begins anew, and the abandoned read keeps
-//! its blocks until the late answer comes. A read *insists* if it cannot be served around members
-//! that sit out or are being written. It asks its own member, however long that takes. If that
-//! fails, it uses every column once the batch of its band is over.
+//! *Around members that sit out.* The columns of such members are left out. If a member begins to
+//! sit out, reads that wait for it are *abandoned*. The client's part begins anew, and the
+//! abandoned read keeps its blocks until the late answer comes. A read *insists* if it cannot be
+//! served around members that sit out or are being written. An insisting read waits for its own
+//! member, however long that takes. If the member fails the read, the read uses every column once
+//! the batch of its band is over.
 //!
 //! *Background work* reads every column of a band while the band is not written, as an insisting
 //! read does. It ends with a result instead of an answer. A comparison adds every data column to P,
 //! and its multiple to Q: sectors that are not zero then differ. Background work begins when no
-//! client's read waits for a place, and uses a part of the places only. While a member sits out it
-//! gives its band up, since clients that wait for the band would wait for the member.
+//! client's read waits for a place, and uses a part of the places only. While a member sits out,
+//! background work gives its band up, since clients that wait for the band would wait for the
+//! member.
 //!
 //! *Finding and mending.* A comparison names the wrong column as far as it can be known
 //! (`comparison`). Repairs are computed from the blocks: a wrong data column from P's difference,
@@ -52,8 +55,8 @@
 //! is thus before the first read, or after the last.
 //!
 //! *Repair of reads.* Unreadable sectors that were solved for are rewritten while the band's stripe
-//! still waits, so that the device remaps them. That changes no content, and a client's answer does
-//! not wait for it.
+//! still waits, so that the device remaps them. The rewrite changes no content, and a client's
+//! answer does not wait for it.
 //!
 //! *Kinds.* Each kind of read has a file, and one interface ([`kind::Kind`]). The shared machine
 //! does not know the kinds: a new one is a file, and a line of `by_kind` below.
@@ -78,7 +81,7 @@
 //! - A comparison of a band that is being written sees the old state or the new one, never a
 //!   mixture [check: a_band_is_compared_between_two_writes].
 
-/// Calls a method of a read's kind. Other files mention a kind only in its line here.
+/// Calls a method of a read's kind. Outside its own file, a kind is named only in this macro.
 macro_rules! by_kind {
     ($origin:expr, $kind:ident => $call:expr) => {{
         use crate::stripe::reconstruct::{comparison::Comparison, fill::Fill, resync::Resync};

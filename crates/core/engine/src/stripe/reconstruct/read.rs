@@ -42,7 +42,7 @@ impl Origin {
         }
     }
 
-    /// Whether the read is idle work: clients go first, and take its band.
+    /// Whether the read is idle work: clients' requests go first, and take its band.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self, Self::Background(Work { class: Class::Idle, .. }))
     }
@@ -92,8 +92,8 @@ pub(super) struct Read {
     /// Number of requests in flight at members that have left. These may still access the read's
     /// blocks.
     pub(super) orphans: u32,
-    /// The plan by which the read goes on once its columns are in; `None` if it must be planned
-    /// again.
+    /// The plan with which the read continues once its columns are in memory; `None` if the read
+    /// must be planned again.
     pub(super) filled: Option<FilledPlan>,
     pub(super) work: WorkState,
 }
@@ -146,8 +146,8 @@ impl Read {
         self.phase = Phase::Fill;
     }
 
-    /// Sets the work up to fill members: these columns are written to them, as read or as computed
-    /// from the other columns.
+    /// Sets the work up to fill members: the columns of `slots` are written to the members, as read
+    /// or as computed from the other columns.
     pub(super) fn aim_at_columns(&mut self, slots: impl Iterator<Item = Slot>) {
         let (map, window) = (self.map, self.window);
         self.work.targets = slots.map(|slot| (slot, window)).collect();

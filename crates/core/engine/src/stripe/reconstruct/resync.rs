@@ -1,4 +1,4 @@
-//! A resync: it believes data. It computes differing or unreadable parity from data, and writes it.
+//! A resync: it believes data, and rewrites differing or unreadable parity with parity of the data.
 
 use braid_sim_hooks::{Mark, reached};
 
@@ -10,7 +10,7 @@ use super::read::Read;
 use crate::computation::Computation;
 use crate::work::{Outcome, Work};
 
-/// [`crate::work::Task::Resync`].
+/// The kind of read for [`crate::work::Task::Resync`].
 pub(super) struct Resync(pub(super) Work);
 
 impl Kind for Resync {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! *Delayed* stripes hold writes that were answered: no client waits, so the stripe may fill up.
-//! *Held* stripes go on as soon as it costs the members least ([`mod@priority`]). A stripe has
+//! *Held* stripes begin as soon as that costs the members least ([`mod@priority`]). A stripe has
 //! *started* once it has begun a batch. *Full-width writers* are stripes whose batch writes every
 //! data column whole, from its beginning until its answer. A held stripe was urged and stays so: it
 //! is never delayed again.
@@ -21,27 +21,27 @@
 //!
 //! A batch needs memory for its stripe's blocks ([`super::pool`]). Stripes that could begin but for
 //! memory stand in one line for each shard, first come, first served, and accept work meanwhile. A
-//! batch that ends *hands* its memory to the head of the line: no other stripe can take it on the
-//! way.
+//! batch that ends *hands* its memory to the head of the line: no other stripe can take the memory
+//! before the head gets it.
 //!
 //! md lets waiters in only when a quarter of the stripes are free. That keeps a crowd that was
 //! woken from thrashing over one free stripe (livelock); here no crowd is woken. md's rule also
-//! keeps a few streams from occupying all stripes at once. The line does that by itself: a stripe
+//! keeps a few streams from occupying all stripes at once. The line has the same effect: a stripe
 //! whose batch is over loses its memory while others wait, and stands in line again
 //! [check: busy_band_does_not_starve_others].
 //!
 //! # Sent off
 //!
-//! A delayed stripe costs no memory but the payloads of its writes. If more of these are dirty than
+//! A delayed stripe costs no memory but the payloads of its writes. If more sectors are dirty than
 //! half the limit, delayed stripes are sent off, as many as keep members busy ([`UNDER_WAY`]). They
 //! go in the order of their bands, in sweeps over all delayed stripes. Old stripes are sent off
-//! likewise. A flush sends its stripes off in that order too, all at once.
+//! likewise. A flush sends its stripes off in the order of bands too, all at once.
 //!
 //! This file knows stripes' numbers, not their content, nor members, nor how to write.
 //!
 //! # Invariants
 //! - A stripe is sent off when it has been delayed for the age limit, and promoted when it has been
-//!   held for twice that. [`Scheduler::poll_timeout`] returns the time
+//!   held for twice the age limit. [`Scheduler::poll_timeout`] returns the next such time
 //!   [check: a_partial_stripe_is_written_when_it_is_old].
 //! - Many dirty writes keep members busy. With more dirty than half the limit, stripes are sent off
 //!   while fewer are under way than members have use for
@@ -87,7 +87,7 @@ pub(super) enum Width {
     Part,
 }
 
-/// The scheduler's questions about a stripe's queued work. Each is asked only if it matters.
+/// The scheduler's questions about a stripe's queued work. Each is computed only if it matters.
 pub(super) trait QueuedWork {
     /// Whether the work covers every data column whole.
     fn is_full(&self) -> bool;
@@ -225,8 +225,8 @@ impl Scheduler {
         self.tuning.mode == CacheMode::WriteBack && !is_too_much
     }
 
-    /// Lets delayed stripes begin if much is dirty, if the file of answered writes is half full
-    /// (`is_short`), or if they are old. True if any began.
+    /// Lets delayed stripes begin if many sectors are dirty, if the file of answered writes is half
+    /// full (`is_short`), or if the stripes are old. True if any may begin.
     #[inline]
     pub(super) fn send_off(&mut self, dirty: (u64, bool), now: Instant) -> bool {
         if self.delayed.first().is_none() && self.sweep.is_empty() {
@@ -392,7 +392,7 @@ impl Scheduler {
         }
     }
 
-    /// Sets the width of the stripe's batch; `None` when it is over.
+    /// Sets the width of the stripe's batch; `None` when the batch is over.
     pub(super) fn set_width(&mut self, number: u32, width: Option<Width>) {
         let old = std::mem::replace(&mut self.entry_mut(number).width, width);
         old.into_iter().for_each(|width| *self.writers.count_mut(width) -= 1);
@@ -414,10 +414,10 @@ impl Scheduler {
         }
     }
 
-    /// Lets the first held stripe go on, if that is allowed. False if no stripe goes on.
+    /// Lets the first held stripe begin, if that is allowed. False if no stripe may begin.
     pub(super) fn promote_first(&mut self, counters: &mut CacheCounters) -> bool {
         let Some(head) = self.held.first() else { return false };
-        // Among full-width writes, only one stripe that reads first goes on at a time.
+        // Among full-width writes, only one stripe that reads first begins at a time.
         let is_alone = self.writers.full == 0 || self.writers.part == 0;
         if !is_alone || !self.bypass.lets_go(self.writers.full) {
             return false;
@@ -485,7 +485,7 @@ impl Scheduler {
             let since = self.entries[list.first()? as usize].since?;
             Some(self.old_at(since, ages))
         };
-        // Old delayed stripes need no timer: they go when other stripes end.
+        // Old delayed stripes need no timer: they are sent off when other stripes end.
         let delayed = if self.is_late { None } else { due(&self.delayed, 1) };
         delayed.into_iter().chain(due(&self.held, 2)).min()
     }

@@ -1,25 +1,25 @@
-//! Decides when a held stripe goes on: how often full-width writes may go ahead of it.
+//! Decides when a held stripe begins: how often full-width writes may go ahead of the stripe.
 //!
 //! A partial write must read first, and its reads take the members' heads (or queues) away from
-//! full-width writes, which read nothing. So its stripe waits on the *hold* list while such writes
-//! are under way, in the hope that it fills up, but not forever. As in Linux md (its
+//! full-width writes, which read nothing. So its stripe waits on the *hold* list while full-width
+//! writes are under way, in the hope that the stripe fills up, but not forever. As in Linux md (its
 //! `preread_bypass_threshold`):
 //!
 //! - a full-width write that begins while a stripe heads the list has *passed* it, and counts
-//! - when the count exceeds the threshold, the head goes on, and the threshold is subtracted
+//! - when the count exceeds the threshold, the head begins, and the threshold is subtracted
 //! - if the head has changed by itself since the last pass (it filled up, and was promoted), the
 //!   threshold is subtracted, too
 //! - if the list is found empty, the count begins anew
 //! - a threshold of 0 stops the accounting: a stripe that must read first waits until no full-width
-//!   write is pending. That gives the most throughput, and no fairness (but see the age limit in
-//!   docs/write-path.md)
+//!   write is pending. Such a threshold gives the most throughput, and no fairness (but see the age
+//!   limit in docs/write-path.md)
 //! - while no full-width write is pending, no stripe waits at all
 //!
 //! Differences from md:
 //!
 //! - Only full-width writes pass. md counts every stripe that is handled and had not started.
 //! - Any partial write waits, even if the cache holds all that it would read: it may still fill up.
-//! - One such stripe at a time goes on among full-width writes, any number without them.
+//! - One held stripe at a time begins among full-width writes, any number without them.
 //! - The head that was last passed is forgotten with the list's last stripe.
 //!
 //! [check: a_held_stripe_is_passed_so_often_and_no_more]
@@ -58,13 +58,13 @@ impl Bypass {
         head.is_some()
     }
 
-    /// Whether the head of the hold list may go on while this many full-width writes are pending.
+    /// Whether the head of the hold list may begin while this many full-width writes are pending.
     #[must_use]
     pub fn lets_go(&self, full_writes: u32) -> bool {
         full_writes == 0 || self.threshold > 0 && self.count > self.threshold
     }
 
-    /// Notes that the head of the hold list went on.
+    /// Notes that the head of the hold list has left the list to begin.
     pub fn took(&mut self) {
         self.count = self.count.saturating_sub(self.threshold);
     }

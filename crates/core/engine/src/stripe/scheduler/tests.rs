@@ -167,7 +167,7 @@ fn what_is_short_goes_in_order_and_keeps_members_busy() {
     assert!(begin_all(&mut scheduler, at(0)).into_iter().eq((58..68).rev()), "and on from there");
 }
 
-/// Old stripes go as members have room for them, and need no timer meanwhile.
+/// Old stripes are sent off as members have room for them, and need no timer meanwhile.
 #[test]
 fn what_is_old_goes_as_others_end() {
     let mut scheduler = scheduler();
@@ -189,7 +189,7 @@ fn what_is_old_goes_as_others_end() {
 }
 
 /// As many batches as members have use for are always under way, and clients wait for all of them.
-/// Guards against an old bug: answered writes stayed in memory as long as that lasted.
+/// Guards against an old bug: answered writes stayed in memory as long as such a load lasted.
 #[test]
 fn what_was_answered_gets_to_the_members_under_any_load() {
     let mut scheduler = scheduler();

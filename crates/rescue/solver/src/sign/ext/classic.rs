@@ -26,8 +26,8 @@ const LISTS_MAX: usize = 1 << 16;
 /// The most versions of a group's descriptor that are kept: backups of descriptors are as old as
 /// the file system.
 const VERSIONS_MAX: usize = 4;
-/// The most groups with equally many free blocks. If there are more, a bitmap does not tell its
-/// group.
+/// The most groups with equally many free blocks. If there are more such groups, a bitmap does not
+/// reveal its group.
 const ALIKE_MAX: usize = 64;
 /// The most groups whose inode tables are used.
 const GROUPS_MAX: usize = 1 << 16;
@@ -96,7 +96,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Keeps the block if it can be a block list.
+    /// Adds this block to the lists if it can be a block list.
     pub(crate) fn learn(&mut self, found: &ExtSuperblock, bytes: &[u8]) {
         if self.seen.len() < LISTS_MAX
             && let Some(list) = found.list(bytes)
@@ -135,7 +135,7 @@ impl ExtSuperblock {
         self.is_classic
     }
 
-    /// Learns inode tables from this block, if it holds group descriptors.
+    /// Learns inode tables from this block, if the block holds group descriptors.
     pub(crate) fn learn(&self, block: &[u8], known: &mut Option<Tables>) {
         if self.is_classic {
             let groups = self.groups_of(block).into_iter().flatten();
@@ -156,7 +156,7 @@ impl ExtSuperblock {
     }
 
     /// The groups that this block of descriptors describes. A block list looks similar, but fails
-    /// these checks.
+    /// the checks made here.
     fn groups_of(&self, block: &[u8]) -> Option<Vec<Group>> {
         let first = self.group_of(le32(block, 0)?.into()).filter(|_| self.is_classic)?;
         let block = block.get(..small(self.block_bytes))?;
@@ -203,7 +203,7 @@ impl ExtSuperblock {
         block * self.block_bytes / braid_geometry::SECTOR_BYTES
     }
 
-    /// The places of this block of descriptors: one after every superblock.
+    /// The places of this block of descriptors: one place after every superblock.
     fn descriptors_places(&self, first: u32) -> impl Iterator<Item = u64> {
         let behind = 1 + u64::from(first) / self.descriptors_in_block();
         let groups = self.backups().into_iter();
@@ -213,8 +213,8 @@ impl ExtSuperblock {
         })
     }
 
-    /// The bitmaps that descriptors in this block name: byte offset, group, and whether it is a
-    /// block bitmap (else an inode bitmap).
+    /// The bitmaps that descriptors in this block name: byte offset, group, and whether the bitmap
+    /// is a block bitmap (else an inode bitmap).
     pub(crate) fn bitmaps(&self, block: &[u8]) -> Vec<(u64, u32, bool)> {
         let groups = self.groups_of(block).unwrap_or_default();
         let of = |group: &Group| {
@@ -230,8 +230,8 @@ impl ExtSuperblock {
         self.group_inodes as u64 + 64 <= self.block_bytes * 8
     }
 
-    /// Whether this can be a group's bitmap: the group's metadata is in use, and nothing after the
-    /// group's end is free.
+    /// Whether this block can be a group's bitmap: the group's metadata is in use, and nothing
+    /// after the group's end is free.
     pub(crate) fn is_bitmap(
         &self,
         tables: &Tables,
@@ -271,8 +271,8 @@ impl ExtSuperblock {
         (self.blocks - before).min(self.group_blocks)
     }
 
-    /// The possible places of this block, if it is a bitmap with as many free bits as a descriptor
-    /// says.
+    /// The possible places of this block, if the block is a bitmap with as many free bits as a
+    /// descriptor says.
     pub(crate) fn bitmap_place(&self, block: &[u8], tables: &Tables) -> Option<Addresses> {
         let block = block.get(..small(self.block_bytes))?;
         // A bitmap's first bytes are in use, or all bits after its end are set.
@@ -292,13 +292,13 @@ impl ExtSuperblock {
             |group: &Group| self.is_block_bitmap(group, block).then_some(group.block_bitmap);
         let of_inodes =
             |group: &Group| self.is_inode_bitmap(group, block).then_some(group.inode_bitmap);
-        // The bitmap of a full group has no clear bit, so any bytes without one look like it.
+        // The bitmap of a full group has no clear bit, and looks like any bytes without clear bits.
         let of_blocks = places(&tables.by_free_blocks, &of_blocks).filter(|_| zeroes > 0);
         of_blocks
             .or_else(|| places(&tables.by_free_inodes, &of_inodes).filter(|_| self.is_padded()))
     }
 
-    /// The possible places of this block, if it holds descriptors or the first inodes.
+    /// The possible places of this block, if the block holds descriptors or the first inodes.
     pub(crate) fn block_place(&self, block: &[u8], tables: &Tables) -> Option<Addresses> {
         if !self.is_classic {
             return None;
@@ -310,7 +310,7 @@ impl ExtSuperblock {
         Some(Addresses::at(self.sector_of(table)))
     }
 
-    /// Whether the inodes in this block begin with the reserved ones, of which the second is the
+    /// Whether the inodes in this block begin with the reserved inodes, of which the second is the
     /// root.
     pub(crate) fn is_first_table(&self, block: &[u8]) -> bool {
         let size = small(self.inode_bytes.into());
@@ -325,7 +325,7 @@ impl ExtSuperblock {
             && [3, 4].into_iter().all(|number| mode(number) == Some(0))
     }
 
-    /// An inode's list of blocks and its list of lists; `None` if it has no list of blocks.
+    /// An inode's list of blocks and its list of lists; `None` if the inode has no list of blocks.
     pub(super) fn lists_of(&self, inode: &[u8]) -> Option<[u64; 2]> {
         if !self.is_classic || le32(inode, 0x20)? & super::HAS_EXTENTS != 0 {
             return None;
@@ -347,8 +347,8 @@ impl ExtSuperblock {
         !is_blank(block) && listed.all(|it| self.may_be_listed(it))
     }
 
-    /// The list in this block, if most entries are consecutive, or are lists that are a list's
-    /// length apart.
+    /// The block list in this block, if most entries are consecutive blocks, or are lists that are
+    /// a list's length apart.
     fn list(&self, block: &[u8]) -> Option<List> {
         let (first, second) = (u64::from(le32(block, 0)?), u64::from(le32(block, 4)?));
         let apart = self.block_bytes / 4 + 1;
@@ -372,8 +372,8 @@ impl ExtSuperblock {
         is_sound.then(|| List { first, last: listed[listed.len() - 1], count })
     }
 
-    /// The place of this block if it is a list, and whether the list is long enough to count by
-    /// itself.
+    /// The place of this block if the block is a list, and whether the list is long enough to count
+    /// by itself.
     pub(crate) fn list_place(&self, block: &[u8]) -> Option<(u64, bool)> {
         let list = self.list(block)?;
         Some((list.first - 1, list.count >= LISTED_MIN))

@@ -65,7 +65,7 @@ impl Peer {
     }
 
     /// The cost of a request at a fixed rate. A shorter run's cost is subtracted from a longer
-    /// run's, so that the start-up drops out.
+    /// run's, so that the start-up does not count.
     pub(super) fn cost(&self, plan: &Plan, load: &Load, rate: u32) -> Result<Cost, String> {
         let run = |seconds: u32| {
             let before = Usage::of_children();

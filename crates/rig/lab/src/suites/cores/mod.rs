@@ -8,8 +8,8 @@
 mod machine;
 mod run;
 
-// The same files as in the suite `elevator`. Here the name `machine` in them is the modelled
-// machine.
+// The same files as in the suite `elevator`. In this suite the name `machine` in those files is the
+// modelled machine.
 #[allow(clippy::duplicate_mod, dead_code, reason = "a part of it, for a modelled machine")]
 #[path = "../elevator/client_threads.rs"]
 mod client_threads;

@@ -56,8 +56,8 @@ impl Outcome {
     }
 }
 
-/// Aligned, so that each run has it at the same offset within a cache line: that decides which
-/// fields share a line.
+/// Aligns a value, so that each run has the value at the same offset within a cache line. The
+/// offset decides which fields share a line.
 #[repr(align(128))]
 struct LineAligned<B>(B);
 
@@ -89,7 +89,7 @@ fn run_of<B: RequestPath>(
         let mut random = Random::new(u64::from(client) + 1);
         while now_ns() < to_ns {
             // The pause is from half the mean to one and a half times the mean, so that threads do
-            // not march in step.
+            // not run in lockstep.
             let mean_ps = costs.ps(Cost::Client) * u64::from(DEPTH);
             work_ps(mean_ps / 2 + random.below(mean_ps + 1));
             clients.round(&path.0, client, &mut random);

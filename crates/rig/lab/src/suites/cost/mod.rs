@@ -132,7 +132,7 @@ impl Servers {
     }
 
     fn run(&self, settings: &Settings, report: &mut Report) {
-        // Idle servers must not have been busy just before, so these cases come first.
+        // Idle servers must not have been busy just before, so the idle cases come first.
         idle::run(settings, report, &self.all);
         let peer = Peer::look();
         if let Err(why) = &peer {

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 pub(in crate::suites) struct Switches {
     /// Switches because the thread waited. Each wait but the last ended in a wake-up.
     pub(in crate::suites) voluntary: u64,
-    /// Switches because the thread's time was up.
+    /// Switches because the thread's time slice ended.
     pub(in crate::suites) involuntary: u64,
 }
 

@@ -1,5 +1,5 @@
-//! System calls of another process, counted by `perf`, or by `strace` if `perf` fails. This takes a
-//! pass of its own, since a traced process is slower.
+//! System calls of another process, counted by `perf`, or by `strace` if `perf` fails. The count
+//! takes a pass of its own, since a traced process is slower.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

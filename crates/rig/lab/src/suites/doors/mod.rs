@@ -1,4 +1,4 @@
-//! Suite `doors`: the cost of each way into one array.
+//! Suite `doors`: the cost of each door (a client's interface: NBD, FUSE, ublk) of one array.
 //!
 //! ```text
 //!   fio ──libaio────────────────────────────────────────▶ files like the members        members

@@ -10,7 +10,8 @@ use crate::random::Random;
 
 /// Requests that a thread submits at once before it waits for all of them.
 pub(super) const DEPTH: u32 = 4;
-/// How often a waiting thread yields before it sleeps. A wake-up costs many times a request here.
+/// How often a waiting thread yields before it sleeps. A wake-up costs as much as many requests
+/// here.
 const YIELDS: u32 = 20;
 const SECTORS: u64 = 1 << 30;
 

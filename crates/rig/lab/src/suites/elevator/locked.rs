@@ -3,8 +3,8 @@
 //! each ownership of the elevator.
 //!
 //! Both are simpler than the originals, which is to their advantage. The end of a request takes no
-//! ownership of its own, but is handled with the next choice. Neither checks for a merge before
-//! insertion.
+//! ownership of its own, but is handled with the next choice. Neither design checks for a merge
+//! before insertion.
 
 use super::client_threads::{ClientThreads, RequestPath};
 use super::machine::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -117,7 +117,7 @@ impl RequestPath for Single {
 /// The seed's fix: an insertion list, and one dispatcher by try-lock.
 pub(super) struct Listed {
     list: CountingLock<Vec<Entry>>,
-    /// Whether a thread dispatches; a thread that finds it set leaves.
+    /// Whether a thread dispatches; a thread that finds this flag set leaves.
     is_dispatching: AtomicBool,
     elevator: CountingLock<Elevator>,
     attempts: AtomicU64,
@@ -142,8 +142,8 @@ impl Listed {
         std::array::from_fn(|index| all.iter().map(|counts| counts[index]).sum())
     }
 
-    /// One choice under the flag and the lock. Nothing happens if another thread dispatches or no
-    /// entry waits.
+    /// Makes one choice under the flag and the lock. Nothing happens if another thread dispatches
+    /// or no entry waits.
     fn dispatch(
         &self,
         ended: Option<Tag>,
@@ -188,7 +188,7 @@ impl RequestPath for Listed {
                 }
                 Err(None) => return,
                 Err(Some(tag)) => {
-                    // Only frees the tag. The dispatcher goes on with waiting entries.
+                    // Only frees the tag. The dispatcher handles waiting entries.
                     self.elevator.lock().handle_done(tag);
                     return;
                 }

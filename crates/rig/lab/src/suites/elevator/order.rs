@@ -1,9 +1,9 @@
 //! The order in which requests reach a member that seeks. There are 32 threads with 4 requests
 //! each. The member takes two requests at a time and ends them one after the other. Each request's
-//! place is recorded when it reaches the member; the disk's data sheet gives the way of the arm.
+//! place is recorded when it reaches the member; the disk's data sheet gives the arm's movements.
 //!
 //! With one lock and one request for each ownership, another thread may overtake a thread between
-//! its choice and the member. With *braid* one thread hands over a batch.
+//! the thread's choice of a request and the member. With *braid* one thread hands over a batch.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};

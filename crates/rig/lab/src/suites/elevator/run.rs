@@ -20,7 +20,7 @@ pub(super) fn run(path: &impl RequestPath, threads: usize, rounds: u64) -> RunRe
     run_on(path, &ClientThreads::new(threads), rounds)
 }
 
-/// As `run`, on the given clients, which must not be used again.
+/// Runs rounds as `run` does, on the given clients, which must not be used again.
 pub(super) fn run_on(path: &impl RequestPath, clients: &ClientThreads, rounds: u64) -> RunResult {
     let threads = clients.count();
     let (barrier, ready) = (Barrier::new(threads + 1), AtomicUsize::new(0));
@@ -44,8 +44,8 @@ pub(super) fn run_on(path: &impl RequestPath, clients: &ClientThreads, rounds: u
         while ready.load(Ordering::Acquire) < threads {
             thread::sleep(Duration::from_micros(100));
         }
-        // Taken before the threads are released, since this thread may not run again until they
-        // have ended.
+        // The start time is taken before the threads are released, since this thread may not run
+        // again until they have ended.
         let (start, before) = (Instant::now(), Usage::now());
         barrier.wait();
         let ends = all.into_iter().map(|one| one.join().expect("no holder panics"));

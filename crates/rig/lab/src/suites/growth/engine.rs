@@ -158,7 +158,7 @@ pub(super) fn run(settings: &Settings, report: &mut Report) {
         if !settings.wants(measurement.name) {
             continue;
         }
-        // All points are in memory at once, and the largest one takes most of it.
+        // All points are in memory at once, and the largest one takes most of that memory.
         let has_room = |stripes: u64| axis.name != CACHE.name || has_room(stripes * STRIPE_BYTES);
         let mut points: Vec<(&str, Turn<'_>)> = Vec::new();
         for (value, name) in axis.points(settings) {

@@ -1,5 +1,5 @@
-//! `braid serve` with many members, workers, connections, or a large cache. A separate process,
-//! whose use of the machine the suite measures.
+//! `braid serve` with many members, workers, connections, or a large cache. The server is a
+//! separate process, whose use of the machine the suite measures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -241,7 +241,7 @@ fn by_connections(settings: &Settings, report: &mut Report, braid: &Path) {
         return;
     }
     let most = CONNECTIONS.points(settings).last().map_or(0, |(count, _)| *count);
-    // Each connection has a descriptor here, and one in the server.
+    // Each connection has a descriptor in this process, and one in the server.
     if let Err(why) = raise_descriptors(most + SPARE_DESCRIPTORS) {
         return report.note(format!("connections: skipped, {why}"));
     }

@@ -5,7 +5,7 @@
 //! other: each lookup waits for the previous result, as when one request finds one stripe. All at
 //! once: the processor works on several lookups. In turns, as in a shard: the requests of a turn
 //! are known before the first is handled, so the index gets each band some requests ahead. The
-//! chained tables have no such call.
+//! chained tables have no call for that.
 
 mod chained;
 
@@ -199,7 +199,7 @@ fn one_by_one(bands: &[u64], table: &mut impl Find) -> f64 {
     let mut wait = 0;
     for band in bands {
         let found = table.get(band + wait).map_or(0, u64::from);
-        // Always zero, which the compiler cannot know, so each lookup depends on the one before.
+        // `wait` is always 0, unknown to the compiler, so each lookup depends on the one before.
         wait = black_box(found) >> 40;
     }
     black_box(wait);

@@ -11,10 +11,10 @@
 //! are always busy. If writers have a larger part already, no rule can give them three times as
 //! much.
 //!
-//! A rule that finds shorter ways of the arm beats this formula. So each side counts with the least
-//! arm time for one of its works, over all rules that were run and over the side alone ([`Cost`]).
-//! Only a shorter way than any of these rules found would beat that. And no rule gives writers more
-//! than they reach alone on the disks.
+//! A rule that finds shorter movements of the arm beats this formula. So each side counts with the
+//! least arm time for one of its works, over all rules that were run and over the side alone
+//! ([`Cost`]). Only a shorter movement than any of these rules found would beat this bound. And no
+//! rule gives writers more than they reach alone on the disks.
 
 use super::world::Outcome;
 use crate::disk::ArmPurpose;
@@ -71,7 +71,7 @@ impl Bound {
         }
     }
 
-    /// The maximum growth of writes if `kept` of the reads are kept.
+    /// The maximum growth of writes if the part `kept` of the reads is kept.
     pub(super) fn writes(&self, kept: f64) -> f64 {
         let left_ns = self.arms_ns - kept * self.free.reads * self.read_ns;
         let most = (left_ns / self.write_ns).min(self.writes_alone);

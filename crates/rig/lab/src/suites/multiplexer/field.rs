@@ -1,4 +1,4 @@
-//! The field: loads and arrays around blogbench, and the result of each rule there.
+//! The field: loads and arrays around blogbench, and the result of each rule for them.
 //!
 //! One cell is one load on one array. A cell sets the numbers of readers and of writers, the seek
 //! time, the number of members, and whether they have a write cache. The cells are all combinations

@@ -54,8 +54,8 @@ const EVERY_RULE: [Rule; 6] = [
     Rule::Hammer,
     Rule::Braid,
 ];
-/// The rules for the flood. Its writes are never made durable, so HAMMER's locks would never be
-/// released.
+/// The rules for the flood. The flood's writes are never made durable, so HAMMER's locks would
+/// never be released.
 const RULES_WITHOUT_LOCKS: [Rule; 4] =
     [Rule::FreeForAll, Rule::ReadFirst, Rule::WriteFirst, Rule::Braid];
 
@@ -110,7 +110,7 @@ fn plan(work: &Work, rule: Rule, is_small: bool) -> Plan {
 }
 
 fn run(settings: &Settings) -> Report {
-    // Every run gives the same figures to the last digit, so one is enough.
+    // Every run gives the same figures to the last digit, so one run is enough.
     let once = Settings { runs: 1, ..settings.clone() };
     let mut report = Report::default();
     for work in works() {

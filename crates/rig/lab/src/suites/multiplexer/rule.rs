@@ -71,7 +71,7 @@ impl Gate {
         Self { rule, settings, multiplexer, slice: (0, 0), set_permille_ns: (0, 0), asked_at: 0 }
     }
 
-    /// The kinds that may go now, and when to ask again.
+    /// The kinds of requests that may go now, and when to ask the rule again.
     pub(super) fn turn(&mut self, now: u64, demand: Demand) -> (Permission, Option<u64>) {
         if demand.reads && demand.writes {
             let since = now - self.asked_at;

@@ -154,7 +154,7 @@ impl Client {
 
     /// Begins the client's next file. Files that are read and rewritten are in the lower half of
     /// the array. New files are in the upper half, where each writer starts at its own place and
-    /// goes on after its last file.
+    /// continues after its last file.
     fn turn_to_next_file(&mut self) {
         let half = self.capacity / FILE_SECTORS / 2;
         self.blocks = 0;

@@ -2,8 +2,8 @@
 //! ([`super::bound`]).
 //!
 //! A cell of the field is *in reach* if the arms allow three times the writes of the free-for-all
-//! with 80 % of its reads. Elsewhere their maximum with 80 % replaces the three times. The suite
-//! prints, cell by cell, where the shipped rule is below either.
+//! with 80 % of its reads. In other cells the arms' maximum with 80 % of the reads replaces the
+//! three times. The suite prints, cell by cell, where the shipped rule is below either target.
 
 use super::bound::{Bound, Cost};
 use super::field::Cell;
@@ -55,7 +55,7 @@ struct Point {
     reached: f64,
     /// The writes reached, as a part of the arms' limit with the reads that the rule keeps.
     allowed: f64,
-    /// Points above the set point. Points below do not count, since an idle flusher uses less.
+    /// Points of the share above its set point. Points below do not count: idle flushers use less.
     off_points: f64,
     held_periods: f64,
 }

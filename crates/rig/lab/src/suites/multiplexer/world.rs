@@ -162,7 +162,7 @@ impl World {
         each.fold(Account::default(), |all, one| all.with(&one, u64::wrapping_add))
     }
 
-    /// Lets every client submit a request that is able to.
+    /// Lets every client that is able to submit its requests.
     fn ask(&mut self) {
         for index in 0..self.clients.len() {
             while self.clients[index].may_ask() && self.clients[index].ready_at <= self.now {

@@ -60,7 +60,7 @@ pub(in crate::suites) struct FioResult {
     pub(in crate::suites) gigabytes_per_second: f64,
 }
 
-/// Why fio cannot run here, if it cannot.
+/// The reason why fio cannot run on this machine; `None` if it can.
 pub(in crate::suites) fn missing() -> Option<String> {
     let output = Command::new("fio").arg("--enghelp").output();
     let Ok(output) = output else { return Some("fio is not installed".to_owned()) };

@@ -60,7 +60,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(process) = process {
-            // Fails if the server has ended already, which needs no signal.
+            // The signal fails if the server has ended already, which needs none.
             let _ended = kill_process(process, Signal::TERM);
         }
         let _status = self.child.wait();

@@ -115,7 +115,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // If this fails, `losetup` shows the device that stays attached.
+        // If the device cannot be detached, `losetup` shows it.
         let _said = output(Command::new("losetup").arg("--detach").arg(&self.0));
     }
 }
@@ -142,7 +142,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // If this fails, `mount` shows the file system that stays mounted.
+        // If the file system cannot be unmounted, `mount` shows it.
         let _said = again(|| output(Command::new("umount").arg(&self.0)));
     }
 }
@@ -212,8 +212,9 @@ impl Mounted {
         self.mount.as_ref().map_or(self.folder.path(), |mount| &mount.0)
     }
 
-    /// A device that was never written. Its file is unlinked at once, so that its memory is freed
-    /// with it. The file's name is unique, as btrfs tells loop devices apart by name.
+    /// A device that was never written. The device's file is unlinked at once, which frees its
+    /// memory with the device. The file's name is unique, as btrfs tells loop devices apart by
+    /// name.
     fn blank(&self) -> Result<Loop, String> {
         let failed = |error: std::io::Error| error.to_string();
         let file = tempfile::NamedTempFile::new_in(self.folder.path()).map_err(failed)?;

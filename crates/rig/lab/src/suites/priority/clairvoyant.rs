@@ -10,8 +10,8 @@
 //! No order of stripes reads less. A row with one or two of three blocks written reads two or one
 //! blocks, once, whichever clients write them, and when. Each disk sweeps once over its reads and
 //! once over its writes, and leaves no reader's file for a write. An array that learns of a write
-//! only from a client's request does no better if arms are busy; one sweep for both would save a
-//! little. With few readers arms are idle meanwhile, and this is no bound.
+//! only from a client's request does no better if arms are busy. One sweep for reads and writes
+//! together would save a little. With few readers arms are idle, and this array is no bound.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! The order of stripes in two older designs. *before* releases delayed stripes all at once. In
-//! *seed* they wait on a hold list that full-width writes may pass.
+//! *seed* delayed stripes wait on a hold list that full-width writes may pass.
 //! ```text
 //!               full ─────────────────────────────────────────▶ writes ─▶ answered
 //!   block ─▶ handle ─┤                                             ▲
@@ -8,9 +8,9 @@
 //! ```
 //! This model has no other mechanism. Stripes have 4 KiB blocks and are found by band. A new band
 //! takes the least recently used free stripe. Once no stripe was free, none is given out before a
-//! quarter is free. A full stripe is written at once. For a partial one the model first reads the
-//! missing blocks, by rmw or rcw, whichever is cheaper. A request that finds no stripe waits, and
-//! so do all later requests.
+//! quarter is free. A full stripe is written at once. For a partial stripe the model first reads
+//! the missing blocks, by rmw or rcw, whichever is cheaper. A request that finds no stripe waits,
+//! and so do all later requests.
 //!
 //! As in md at the time, delayed stripes are activated once no other stripe needs handling and none
 //! pre-reads. (md also plugs its queue, but a reader that waits for a page unplugs it.) A later
@@ -33,8 +33,8 @@ pub(super) const BLOCK_SECTORS: u64 = 8;
 pub(super) enum Policy {
     /// Releases all delayed stripes at once.
     Dump,
-    /// Releases them one by one, after full-width writes, which may pass at most `threshold` times;
-    /// 0: no limit.
+    /// Releases delayed stripes one by one, after full-width writes, which may pass at most
+    /// `threshold` times; 0: no limit.
     Hold { threshold: u64 },
 }
 
@@ -156,8 +156,8 @@ impl Md {
         }
     }
 
-    /// The stripe of a band. If the band has none, takes a free stripe; `None` if none may be
-    /// taken.
+    /// The stripe of a band. If the band has no stripe, takes a free one; `None` if no stripe may
+    /// be taken.
     fn stripe_of(&mut self, band: u64) -> Option<usize> {
         if let Some(stripe) = self.index.get(&band).copied() {
             self.idle.retain(|other| *other != stripe);

@@ -126,8 +126,8 @@ fn mix(capacity: u64, bytes: u64) -> Vec<Stream> {
 
 /// The phases of tiobench, by its manual. For each block size and number of threads, files of one
 /// size are written in order, then at random, then read in order, then at random. Each thread has
-/// its own file; 4000 blocks are written and read at random for 2 GiB of files. All of it goes
-/// through a page cache, which reads ahead and writes behind.
+/// its own file; 4000 blocks are written and read at random for 2 GiB of files. All reads and
+/// writes go through a page cache, which reads ahead and writes behind.
 fn tiobench(capacity: u64, bytes: u64) -> Vec<Vec<Stream>> {
     let part = capacity / 8 / 384 * 384;
     let mut phases = Vec::new();

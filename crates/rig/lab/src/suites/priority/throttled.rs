@@ -2,8 +2,8 @@
 //!
 //! A member's thread serves its queue in order of position, and adjacent requests as one, as a
 //! disk's queue does. Each run of requests takes a fixed time, a run of reads longer than a run of
-//! writes. Nothing here is exact; it shows that the results of virtual time hold for threads and
-//! clocks.
+//! writes. Nothing here is exact; this file shows that the results of virtual time hold for threads
+//! and clocks.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -77,7 +77,7 @@ fn serve(requests: &Receiver<DiskRequest>, done: &Sender<u64>) {
         };
         result.expect("memory works");
         for request in waiting.drain(..count) {
-            // Fails if the client has ended.
+            // `send` fails if the client has ended.
             let _gone = done.send(request.id);
         }
     }

@@ -10,7 +10,7 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) is_write: bool,
-    /// Whether requests are at random places in the region. Otherwise each follows the one before.
+    /// Whether requests are at random places in the region. If not, each follows the last request.
     pub(super) is_random: bool,
     pub(super) sectors: u32,
     /// Maximum number of unanswered requests.

@@ -40,7 +40,8 @@ enum Kind {
     Memory,
     /// Members are memory as slow as a disk: each has [`DISK_BYTES_PER_SECOND`] of its own.
     Disks,
-    /// As `Disks`, with [`SMALL_DISK_BYTES_PER_SECOND`], and a millisecond more for each request.
+    /// Members are slow memory as in `Disks`, with [`SMALL_DISK_BYTES_PER_SECOND`], and a
+    /// millisecond more for each request.
     SmallDisks,
     /// Members are files, with direct I/O if possible. All files are on one disk, and share its
     /// speed.
@@ -276,7 +277,8 @@ fn bare(shape: Shape, member_bytes: u64) -> f64 {
         let sources: Vec<&[u8]> = blocks.iter().map(|block| &block[..]).collect();
         match (&sources[..], shape.lost) {
             ([copy], _) => targets[0][at..at + BLOCK].copy_from_slice(copy),
-            // In half of the rows both lost blocks are data. In the others one or both are parity.
+            // In half of the rows both lost blocks are data. In the other rows one or both are
+            // parity.
             ([data @ .., p, q], 2) => {
                 let known = data.iter().copied().map(Some);
                 let known: Vec<Option<&[u8]>> = [None, None].into_iter().chain(known).collect();

@@ -4,7 +4,7 @@
 //!   braid serve ─▶ loop ─▶ FUSE ─▶ nbdfuse ─NBD─▶ nbdkit ─▶ memory
 //! ```
 //!
-//! nbdkit serves one request at a time (noparallel), and each waits (delay).
+//! nbdkit serves one request at a time (noparallel), and each request waits (delay).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -55,7 +55,7 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.device = None;
-        // If this fails, `mount` shows the file system that stays mounted.
+        // If the file system cannot be unmounted, `mount` shows it.
         let _said = again(|| output(Command::new("umount").arg(&self.folder)));
         let _status = self.fuse.wait();
     }

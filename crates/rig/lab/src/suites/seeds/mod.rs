@@ -124,7 +124,7 @@ fn run(settings: &Settings) -> Report {
         report.note(format!("seeds: skipped, {why}"));
         return report;
     }
-    // A small run needs only one experiment, with a file system, to show that it works.
+    // A small run needs only one experiment, with a file system, to show that the suite works.
     let all = if settings.small { &EXPERIMENTS[2..3] } else { &EXPERIMENTS[..] };
     for experiment in all.iter().filter(|experiment| settings.wants(experiment.name)) {
         match case(settings, experiment) {
@@ -188,8 +188,8 @@ impl Experiment {
     }
 }
 
-/// An array over such disks, with or without a file system. The fields of this struct are dropped
-/// in the order of declaration.
+/// An array over disks with one arm each, with or without a file system. The fields of this struct
+/// are dropped in the order of declaration.
 struct ArrayUnderTest {
     mount: Option<Mount>,
     _disk: Option<Loop>,

@@ -44,7 +44,7 @@ fn run(settings: &Settings) -> Report {
     let name = format!("threads, stalls for {}", length(stall_ms));
     let stall = Duration::from_millis(stall_ms);
     let go = |sit_out| threads::run(sit_out, stall);
-    // As a small run, which has no warm-up round: each run takes a minute.
+    // Runs as a small run, which has no warm-up round: each run takes a minute.
     case(&Settings { small: true, ..once }, &mut report, (&name, stall_ms), go);
     report.note(format!(
         "RAID-6 of {} members, {} readers and {} writers of {} KiB at random places, one request \

@@ -3,9 +3,9 @@
 //! ```text
 //!   writers ──take a stripe, or wait──▶ handle queue ─▶ daemon: write what is below, free ──▶ wake
 //! ```
-//! Apart from that rule all are like md at the time. A writer asks for one stripe after the other
-//! and goes on as soon as it has one. One daemon does all the work on stripes, up to eight at once,
-//! and frees these together.
+//! Apart from that rule all these caches are like md at the time. A writer asks for one stripe
+//! after the other and continues as soon as it has the stripe. One daemon does all the work on
+//! stripes, up to eight at once, and frees these together.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};

@@ -26,7 +26,7 @@ impl Blocks {
 }
 
 /// Copies and sums with the engine's kernel, without an engine, into the same kind of members. This
-/// is faster than md, since it has no lookup and no state machine.
+/// layer is faster than md, since it has no lookup and no state machine.
 pub(super) struct Bare(Vec<MemoryMember>);
 
 impl Bare {

@@ -45,8 +45,8 @@ struct Pool {
 
 struct Free {
     stripes: Vec<usize>,
-    /// Whether a writer found no free stripe. If so, no writer takes one until less than three
-    /// quarters are taken.
+    /// Whether a writer found no free stripe. If so, no writer takes a stripe until less than three
+    /// quarters of the stripes are taken.
     is_blocked: bool,
     /// Writers to which stripes will be handed, in order of arrival.
     waiters: VecDeque<Arc<Waiter>>,

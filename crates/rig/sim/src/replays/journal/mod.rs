@@ -42,7 +42,7 @@ struct JournalCrashState<'a> {
     disks: Vec<Platter>,
     /// By array block: the value of its newest durable write, and those of later writes in flight.
     allowed: Vec<Vec<u64>>,
-    /// Whether a bad-block log names the bad sector. If not, the replay finds it by reading it.
+    /// Whether a bad-block log names the bad sector. If not, the replay finds it by a read.
     is_bad_logged: bool,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Write {
     pub(super) value: u64,
     /// The operation that begins the write's meta block.
     pub(super) begin: usize,
-    /// The operation that makes that block durable, or `usize::MAX`.
+    /// The operation that makes the write's meta block durable, or `usize::MAX`.
     pub(super) durable: usize,
 }
 
@@ -201,8 +201,8 @@ impl Writer<'_> {
         changed
     }
 
-    /// Adds a stripe's parity to a meta block, and the writes to members that follow once it is
-    /// durable.
+    /// Adds a stripe's parity to a meta block, and the writes to members that follow once the block
+    /// is durable.
     fn commit(&mut self, sector: u64, stripe: &Stripe, content: &mut MetaBlockContent) {
         let map = self.map(sector);
         let parity = self.parity(sector);
@@ -220,7 +220,7 @@ impl Writer<'_> {
     }
 
     /// Writes a meta block of new data for some stripes. Stripes that are written out get parity in
-    /// it: all in write-through mode, some in write-back mode.
+    /// the block: all in write-through mode, some in write-back mode.
     fn unit(&mut self) {
         let mut idle = self.idle();
         self.random.shuffle(&mut idle);
@@ -295,7 +295,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes some of the stripes that are due to members, in any order.
+    /// Writes to members some of the stripes that are due, in any order.
     fn write_members(&mut self, percent: u64) {
         let mut due = Vec::new();
         for unit in self.units.iter_mut().filter(|unit| unit.is_durable) {

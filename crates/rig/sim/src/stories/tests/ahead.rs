@@ -173,7 +173,7 @@ fn in_one_pass(seed: u64) {
     let mut story = scene.open();
     story.world.may_have_jobs = true;
     story.world.allow_little(seed);
-    // The spare has no slot until superblocks say so.
+    // The spare has no slot until superblocks record its slot.
     story.hold(|event| matches!(event, Event::Superblock { .. }));
     story.request(JobRequest::Resume);
     // The spare must come early: beyond half of its range, the engine lets the job finish first.

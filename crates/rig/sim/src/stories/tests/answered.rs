@@ -85,7 +85,7 @@ pub(in super::super) fn tell() {
 }
 
 /// Regression: an acknowledged write had reached no member. A later durable write over it dropped
-/// its copy, although that write still waited.
+/// its copy, although the durable write still waited.
 #[test]
 fn an_answered_write_that_is_covered_by_one_that_waits_outlives_the_server() {
     for_seeds(12, covered_by_one_that_waits);

@@ -12,8 +12,8 @@ use crate::fault::Mishap;
 use braid_engine::request::Operation;
 
 /// Checks that sectors on a working member of the view can be read, whatever else is lost.
-/// Exception: a read may fail with `Fault::Lost` if an acknowledged write there was lost, because
-/// the member then holds older bytes.
+/// Exception: a read may fail with `Fault::Lost` if an acknowledged write to the sector was lost,
+/// because the member then holds older bytes.
 fn intact_data_can_be_read(story: &mut Script) {
     for _ in 0..10 {
         let sector = story.random.below(story.capacity());
@@ -60,7 +60,7 @@ fn too_many_mishaps_give_errors_and_nothing_wrong() {
     assert!(broken > 50, "arrays broke: {broken}");
 }
 
-/// The first array sector of the first data chunk in `row`, and that of the second.
+/// The first array sector of the first data chunk in `row`, and that of the second data chunk.
 fn two_columns(stripe: &StripeGeometry, row: u64) -> (u64, u64) {
     let row = ChunkRow(row);
     (stripe.logical(row, 0, 0).0, stripe.logical(row, 1, 0).0)

@@ -283,7 +283,7 @@ fn what_is_in_doubt_keeps_its_bit() {
     });
 }
 
-/// A member fails the write of its bitmap. Writes must wait until superblocks say that it is out.
+/// A member fails its bitmap's write. Writes must wait until superblocks record the member as out.
 #[test]
 fn a_member_that_does_not_take_a_bit_is_out_first() {
     for_seeds(3, |seed| {
@@ -368,8 +368,8 @@ fn comes_and_goes(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// Power is cut at any step of a change. The resync then reads the regions of the bitmap that
-/// superblocks name, or everything.
+/// Power is cut at any step of a change of the bitmap. The resync then reads the regions of the
+/// bitmap that superblocks name, or everything.
 fn is_cut_off(design: Design, seed: u64) {
     let mut story = Scene::new(design, seed).open();
     for bit_sectors in [None, Some(8), Some(32)] {
@@ -392,7 +392,7 @@ fn is_cut_off(design: Design, seed: u64) {
 }
 
 /// A bitmap is created while earlier writes are in flight, and power is cut. The bits of these
-/// writes must be set in it.
+/// writes must be set in the new bitmap.
 fn made_while_it_is_written(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);
@@ -411,8 +411,8 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// An array without a bitmap was not stopped cleanly. All bits of a bitmap created before its
-/// resync are set, and the bitmap cannot be removed before the resync ends.
+/// An array without a bitmap was not stopped cleanly. All bits of a bitmap created before the
+/// array's resync are set, and the bitmap cannot be removed before the resync ends.
 fn made_while_in_doubt(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     changes(&mut story, None);

@@ -78,7 +78,7 @@ fn written_and_cut(design: Design, seed: u64) {
     }
 }
 
-/// The file fails its writes while clients write on. The file works again at the next start.
+/// The bitmap file fails its writes while clients write. The file works again at the next start.
 fn is_lost(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e2);
     let mut story = opened(design, seed);
@@ -128,9 +128,9 @@ fn comes_and_goes(design: Design, seed: u64) {
     }
 }
 
-/// Whether the file's event count exceeds that of all superblocks. Then their next update could
-/// reach the same count, and the next start would believe stale bits. md's format cannot rule that
-/// out.
+/// Whether the file's event count exceeds that of all superblocks. If so, the superblocks' next
+/// update could reach the same count, and the next start would believe stale bits. md's format
+/// cannot rule that out.
 fn is_ahead(story: &Script, design: &Design) -> bool {
     let all: Vec<usize> = (0..story.world.disks.len()).collect();
     let (_, assembly) = open::assemble_disks(&story.world.disks, &all);
@@ -140,7 +140,7 @@ fn is_ahead(story: &Script, design: &Design) -> bool {
     file.and_then(Result::ok).is_none_or(|file| file.superblock.events > events)
 }
 
-/// The array runs without its file and is cut off. Then it starts with the file again.
+/// The array runs without its bitmap file and is cut off. Then it starts with the file again.
 fn runs_without(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e4);
     let mut story = opened(design, seed);
@@ -188,8 +188,8 @@ fn is_put_back(design: Design, seed: u64) {
     }
 }
 
-/// An operator removes the file. Superblocks record that once, and no later update reaches them
-/// until power is cut. The file's bits do not cover the writes since.
+/// An operator removes the bitmap file. Superblocks record the removal once, and no later update
+/// reaches them until power is cut. The file's bits do not cover the writes since.
 fn is_given_up_and_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e6);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
@@ -206,8 +206,8 @@ fn is_given_up_and_cut_off(design: Design, seed: u64) {
     }
 }
 
-/// The file fails, and power is cut before a superblock records that. The file's bits must cover
-/// all writes.
+/// The bitmap file fails, and power is cut before a superblock records the failure. The file's bits
+/// must cover all writes.
 fn fails_and_is_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e7);
     let mut story = opened_through(design, seed);
@@ -219,8 +219,8 @@ fn fails_and_is_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// The file is removed, or fails, while a sweep (which clears bits) waits for a flush. When that
-/// flush ends, the sweep must not write the file.
+/// The bitmap file is removed, or fails, while a sweep (which clears bits) waits for a flush. When
+/// that flush ends, the sweep must not write the file.
 fn goes_in_a_sweep(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e8);
     let mut story = opened_through(Design { log_is_own: false, log_sectors: 0, ..design }, seed);
@@ -242,8 +242,8 @@ fn goes_in_a_sweep(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// A change waits to create a log in the file, and the file fails. The change must end all the
-/// same.
+/// A change waits to create a log in the bitmap file, and the file fails. The change must end all
+/// the same.
 fn fails_as_its_log_comes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11e9);
     let mut story = opened_through(design, seed);
@@ -272,8 +272,8 @@ fn fails_as_its_log_comes(design: Design, seed: u64) {
     starts_without(&mut story, &[], false);
 }
 
-/// Half of the members run with the file, twice. Then the file is presented with the other half.
-/// That half has enough members, but missed both runs, so the start must be refused.
+/// Half of the members run with the bitmap file, twice. Then the file is presented with the other
+/// half. That half has enough members, but missed both runs, so the start must be refused.
 fn others_went_on(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xf11ea);
     let mut story = opened(design, seed);

@@ -80,8 +80,8 @@ fn a_stripe_that_fills_up_reads_nothing() {
     });
 }
 
-/// Regression: the shard had memory for two stripes. Two small writes took it, and all later ones
-/// waited.
+/// Regression: the shard had memory for two stripes. Two small writes took all of that memory, and
+/// all later writes waited.
 #[test]
 fn small_writes_far_apart_wait_for_no_memory() {
     for_seeds(4, |seed| {
@@ -148,7 +148,7 @@ fn a_write_takes_an_older_ones_place_and_its_debt() {
 }
 
 /// A write waits for a full-stripe write of another row, and a flush waits for the held write. A
-/// later write takes the held write's place, and the flush must wait for that write instead.
+/// later write replaces the held write, and the flush must wait for the later write instead.
 pub(in super::super) fn replaced_while_a_flush_waits(seed: u64) {
     let mut scene = scene(seed);
     scene.manner.cache.tuning.bypass_threshold = 5;
@@ -247,7 +247,7 @@ fn a_write_that_is_lost_after_its_answer_fails_every_flush() {
     });
 }
 
-/// An acknowledged write is lost, so the members hold older bytes. A read must not return those.
+/// An acknowledged write is lost, so the members hold older bytes. No read may return these bytes.
 #[test]
 fn an_answered_write_that_was_lost_is_not_read_as_the_old_bytes() {
     for_seeds(6, |seed| {
@@ -298,8 +298,8 @@ fn one_bad_sector_loses_no_answered_write_of_a_dirty_array() {
     });
 }
 
-/// A RAID-5 with chunks of 64 KiB. Row 1 has P in slot 2, and data in slots 3, 0 and 1. Two of its
-/// sectors are bad, 40 KiB apart.
+/// A RAID-5 with chunks of 64 KiB. Row 1 has P in slot 2, and data in slots 3, 0 and 1. Two sectors
+/// of that row are bad, 40 KiB apart.
 fn with_two_bad_sectors(seed: u64, tuning: Tuning) -> Script {
     let mut scene = Scene::new(design(Level::Raid5, 2, 128, 4, 4), seed);
     scene.manner.shards = 1;
@@ -330,8 +330,8 @@ fn two_bad_sectors_far_apart_can_be_read() {
     });
 }
 
-/// All members have bad sectors, but never two at the same 4 KiB offset. Parity makes up for each,
-/// however many of them a request covers, and whatever is written with them.
+/// All members have bad sectors, but never two at the same 4 KiB offset. Parity makes up for each
+/// bad sector, however many of them a request covers, and whatever is written with them.
 #[test]
 fn bad_sectors_that_never_meet_cost_no_request() {
     const CHUNK: u64 = 128;

@@ -62,8 +62,8 @@ fn a_job_ends_however_little_it_is_allowed() {
             let (mut scene, disk) = recovering(design, 3_500_000 + seed * 100 + index as u64);
             scene.recovering = Some((disk, 0));
             let mut story = scene.open();
-            // The limit must come before the job begins. Without it, the job would request all of
-            // so small an array at once.
+            // The limit must be set before the job begins. Without the limit, the job would request
+            // all of so small an array at once.
             story.world.allow_little(seed);
             story.run(&Mix::ALL);
             story.rest();
@@ -177,7 +177,7 @@ fn a_recovery_whose_target_is_lost_ends() {
     });
 }
 
-/// A check of a sound array finds nothing. If a sector is rotten, it finds that sector.
+/// A check of a sound array finds nothing. If a sector is rotten, the check finds that sector.
 #[test]
 fn a_check_finds_what_differs_and_nothing_else() {
     for_seeds(3, |seed| {
@@ -238,7 +238,7 @@ pub(in super::super) fn failed_by_person(seed: u64) {
     });
 }
 
-/// A member is lost (`lose`) while clients write, and the spare is recovered in its place.
+/// A member is lost (`lose`) while clients write, and the spare is recovered in the member's place.
 fn takes_over(seed: u64, lose: impl Fn(&mut Script, usize)) {
     for (level, layout, slots) in [
         (Level::Raid1, 0, 2),

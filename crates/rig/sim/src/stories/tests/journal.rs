@@ -127,7 +127,7 @@ fn is_resynced_and_cut(design: Design, seed: u64) {
 }
 
 /// A replay runs without one member, which is stale from then on. The first superblocks after the
-/// replay must call it out.
+/// replay must record that member as out.
 fn comes_back_with_what_it_missed(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa96);
     let mut story = opened(design, seed);
@@ -147,8 +147,8 @@ fn comes_back_with_what_it_missed(design: Design, seed: u64) {
 }
 
 /// After a replay without a member, the journal keeps the replayed blocks until all other
-/// superblocks call that member out. Here the first of these superblocks are cut short, and the
-/// member returns.
+/// superblocks record that member as out. Here the first of these superblocks are cut short, and
+/// the member returns.
 fn comes_back_before_it_is_called_out(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa97);
     let mut story = opened(design, seed);
@@ -224,8 +224,8 @@ fn is_cut_off_while_it_changes(design: Design, seed: u64) {
     }
 }
 
-/// A journal is being created, and its disk fails before any superblock names it. The array
-/// continues without a journal.
+/// A journal is being created, and its disk fails before any superblock names the journal. The
+/// array continues without a journal.
 fn its_disk_fails_as_it_comes(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0xa99);
     let mut story = opened(design, seed);

@@ -143,7 +143,7 @@ fn what_was_not_synced_when_it_was_stopped_is_not_believed_to_be() {
     for_designs(1, 5_130_000, goes_on_unsynced);
 }
 
-/// A new member is recovered only where clients have written. Elsewhere it keeps its own bytes.
+/// A new member is recovered only where clients have written. Its other sectors keep their bytes.
 fn a_new_member_comes(design: Design, seed: u64) {
     let mut story = opened(design, seed, false);
     let disk = seed as usize % usize::from(design.slots);
@@ -154,7 +154,7 @@ fn a_new_member_comes(design: Design, seed: u64) {
     story.settle();
     story.world.joins(disk, false);
     story.rest();
-    // No region is synced while a member is missing. All are synced now.
+    // No region is synced while a member is missing. All regions are synced now.
     for _ in 0..4 {
         story.pass_time(LONG_MS);
         story.rest();
@@ -263,8 +263,7 @@ fn nobody_kept_it(design: Design, seed: u64) {
     });
 }
 
-/// After a crash the bitmap is stale. The start makes it anew, and power is cut in the middle of
-/// that.
+/// After a crash the bitmap is stale. The start makes the bitmap anew, and power is cut meanwhile.
 fn is_made_anew_by_halves(design: Design, seed: u64) {
     let design = Design { lockless: Some(0), ..design };
     let mut random = Random::new(seed ^ 0x1ead);

@@ -104,8 +104,8 @@ fn made_while_it_is_written(design: Design, seed: u64) {
     story.ends_well();
 }
 
-/// An operator removes the log, but superblocks cannot record that yet. All writes must still be
-/// logged.
+/// An operator removes the log, but superblocks cannot record the removal yet. All writes must
+/// still be logged.
 fn given_up_and_cut_off(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x10d);
     let mut story = opened(design, seed);
@@ -124,7 +124,7 @@ fn given_up_and_cut_off(design: Design, seed: u64) {
     starts_without(&mut story, &withheld, false);
 }
 
-/// A log that was removed, or created, is still so after a restart.
+/// A log that was removed stays removed after a restart, and a log that was created stays.
 fn is_so_after_a_restart(design: Design, seed: u64) {
     let mut story = opened(design, seed);
     for makes in [false, true] {
@@ -147,7 +147,7 @@ fn is_so_after_a_restart(design: Design, seed: u64) {
 }
 
 /// Power is cut during writes to sectors in a member's bad-block log. Replay skips these sectors,
-/// and reads compute them from parity. That stays so when parity logs are removed afterwards.
+/// and reads compute them from parity. Reads still do so once parity logs are removed.
 fn named_and_given_up(design: Design, seed: u64) {
     let mut scene = Scene::new(design, seed);
     scene.manner.jobs_paused = false;

@@ -16,7 +16,7 @@ use crate::create::Design;
 use crate::disk::DiskFaults;
 use crate::random::Random;
 
-/// The record from which an array knows, after a crash, which regions are in doubt.
+/// The record that tells an array, after a crash, which regions are in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     Nothing,

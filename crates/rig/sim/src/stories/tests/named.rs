@@ -59,7 +59,7 @@ fn asked(seed: u64) -> (JobRequest, JobKind) {
     }
 }
 
-/// Regression: a check left a logged sector unwritten, and the next loss of a member lost its data.
+/// Regression: a check left a logged sector unwritten, and the next loss of a member lost the data.
 #[test]
 fn what_a_log_names_is_made_again_by_a_check() {
     for_seeds(10, made_again);
@@ -69,7 +69,7 @@ fn made_again(seed: u64) {
     let design = designs(32)[seed as usize % 5];
     let mut scene = Scene::new(design, 7_400_000 + seed);
     let disk = seed as usize % usize::from(design.slots);
-    // So many records fill more than two sectors of the log.
+    // The records of every other sector fill more than two sectors of the log.
     scene.bad_blocks = vec![(disk, every_other(&design, 0))];
     let mut story = scene.open();
     let (request, kind) = asked(seed);
@@ -171,7 +171,7 @@ fn stuck(seed: u64) {
     assert!(story.stop(), "it stops clean");
 }
 
-/// Runs a check, one that retries logged sectors or not. Returns how many sectors logs still name.
+/// Runs a check, which may retry logged sectors. Returns how many sectors logs still name.
 fn left_by(story: &mut Script, request: JobRequest) -> u64 {
     story.request(request);
     story.request(JobRequest::Resume);
@@ -186,7 +186,7 @@ fn left_by(story: &mut Script, request: JobRequest) -> u64 {
 }
 
 /// An array in which the bad-block logs of several disks name the same sectors, more disks than the
-/// level can compute. Returns those disks as well.
+/// level can compute. Returns these disks, too.
 fn named_alike(seed: u64) -> (Scene, Vec<usize>) {
     let lost = [
         (design(Level::Raid1, 0, 8, 2, 9), 2),
@@ -251,8 +251,8 @@ fn what_is_tried_in_vain_stays_named() {
     });
 }
 
-/// A check reads several blocks. Meanwhile a client's read meets a bad sector in them, and its
-/// rewrite fails, so that the log names it.
+/// A check reads several blocks. Meanwhile a client's read meets a bad sector in these blocks, and
+/// the rewrite fails, so that the log names the sector.
 fn named_while_it_is_read(seed: u64) {
     let mut scene = Scene::new(design(Level::Raid5, 2, 32, 4, 2), 7_900_000 + seed).write_through();
     scene.errors_allowed = true;
@@ -281,14 +281,14 @@ fn named_while_it_is_read(seed: u64) {
     story.read_all();
 }
 
-/// Regression: after such a failure the check read the blocks one by one, among them the newly
-/// logged sector.
+/// Regression: after a failed rewrite of a bad sector, the check read its blocks one by one, among
+/// them the newly logged sector.
 #[test]
 fn what_is_named_while_a_check_reads_it_is_not_read_again() {
     for_seeds(16, named_while_it_is_read);
 }
 
-/// A member without a bad-block log fails the write of a sector. The member must go out, because no
+/// A member without a bad-block log fails the write of a sector. The member must be out, because no
 /// log can name the sector.
 #[test]
 fn without_a_log_what_takes_no_write_puts_its_member_out() {
@@ -401,7 +401,7 @@ fn long_log(design: &Design, seed: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The array sector at a member sector of a disk; `None` if that is no data.
+/// The array sector at a member sector of a disk; `None` if the member sector holds no data.
 fn logical(geometry: &Geometry, disk: usize, at: MemberSector) -> Option<u64> {
     let slot = Slot(disk as u16);
     match geometry {

@@ -105,7 +105,7 @@ fn does_not_take_a_record(design: Design, seed: u64) {
     let disk = random.below(u64::from(design.slots)) as usize;
     story.befall(disk, Mishap::SuperblocksFail);
     story.begin_mix(&Mix { in_flight_max: 4, ..WRITES }, 5 + random.below(60));
-    // Superblocks may call the member out already, or not yet.
+    // Superblocks may record the member as out already, or not yet.
     story.world.unsure.insert(disk);
     let other =
         (disk + 1 + random.below(u64::from(design.slots) - 1) as usize) % usize::from(design.slots);
@@ -204,7 +204,7 @@ fn others_write_since(design: Design, seed: u64) {
     }
 }
 
-/// A sector of a write in flight is unreadable at the next start, and readable at the one after.
+/// A sector of a write in flight is unreadable at the next start, and readable at the second start.
 fn cannot_be_read_for_now(design: Design, seed: u64) {
     let mut random = Random::new(seed ^ 0x995);
     let mut story = opened(design, seed);

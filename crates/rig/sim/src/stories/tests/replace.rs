@@ -392,8 +392,8 @@ fn what_was_flushed_is_on_a_replacement_that_stands_in_after_a_power_cut() {
 }
 
 /// Power is cut during a copy, and the old disk is gone afterwards. The replacement is believed up
-/// to its recovery offset, and must have all flushed writes there. In half of the stories it missed
-/// a write before.
+/// to its recovery offset, and must have all flushed writes below that offset. In half of the
+/// stories the replacement missed a write before.
 fn it_stands_in_after_a_power_cut(seed: u64) {
     let mut story = replaced_in_part(4_800_000, seed);
     let superblock = story.world.superblock_on(2).expect("it has one");

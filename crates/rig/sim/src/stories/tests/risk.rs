@@ -23,7 +23,8 @@ enum MissingPart {
 }
 
 /// A power cut or kill ends a run during writes, while a member lacks some of its content. The
-/// array starts with the risk accepted. Returns whether the start was refused without that.
+/// array starts with the risk accepted. Returns whether the start was refused before the risk was
+/// accepted.
 fn lives_on(design: Design, lacks: MissingPart, seed: u64) -> bool {
     let mut random = Random::new(seed ^ 0x715c);
     let slots = usize::from(design.slots);
@@ -113,7 +114,7 @@ fn lives_on_without_another(design: Design, seed: u64) -> bool {
 }
 
 /// Regression: the first start with an accepted risk lacked one member, the second start another.
-/// At the second, the simulator had forgotten which writes were in flight at the first crash.
+/// At the second start, the simulator had forgotten which writes were in flight at the first crash.
 #[test]
 fn a_risk_is_accepted_again_without_another_member() {
     let mut accepted = 0;

@@ -57,8 +57,8 @@ impl Scene {
         let stripes = *random.pick(&[1, 2, 8]);
         let tuning = Tuning { stripes, mode: CacheMode::WriteThrough, ..Tuning::default() };
         // In a quarter of the stories superblocks are so long that they tear, and are written in
-        // waves. With a journal they are short: if the journal's only superblock tore, no order of
-        // waves would help.
+        // waves. With a journal superblocks are short: if the journal's only superblock tore, no
+        // order of waves would help.
         let is_long = seed % 4 == 3 && design.journal_blocks == 0;
         let first_number = if is_long { LONG_FROM } else { 0 };
         let scene = Self {

@@ -1,4 +1,4 @@
-//! A world that a story drives: the story makes events happen, the seed schedules the rest.
+//! A world that a story drives: the story makes events happen, the seed schedules all others.
 //!
 //! ```text
 //!   issue, flush ──▶ world ──▶ answers          befall, plan: mishaps, at once or at some step
@@ -214,7 +214,7 @@ impl Script {
         assert!(world.read_all().is_some(), "all of it can be read");
     }
 
-    /// Cuts power, starts the array and reads everything; flushed writes must be there. False if
+    /// Cuts power, starts the array and reads everything; flushed writes must be readable. False if
     /// the array does not start, which is right only if a disk has failed.
     pub(super) fn loses_power(mut self) -> bool {
         let world = &mut self.world;
@@ -389,7 +389,7 @@ impl Script {
         self.world.trust();
     }
 
-    /// Lets a chunk rot. Returns its content before.
+    /// Lets a chunk rot. Returns the chunk's content before.
     pub(super) fn rots(
         &mut self,
         disk: usize,
@@ -618,7 +618,7 @@ impl Script {
         is_told || engine.pending.iter().chain(&self.set_aside).any(is_turning)
     }
 
-    /// The sector of a disk where its superblock says that recovery has not come further.
+    /// The sector of a disk up to which it is recovered, by its superblock.
     fn recovered_end(&self, disk: usize) -> u64 {
         // A returned disk is two members, and only the later member is in use.
         let mut members = self.world.engine.machines.members.iter();

@@ -254,8 +254,8 @@ fn a_read_is_let_in_between_two_writes_of_its_band() {
     });
 }
 
-/// One member is missing, and one stalls. Another fails writes and is not out yet, because the
-/// stalled one delays the batch.
+/// One member is missing, and one stalls. A third member fails writes and is not out yet, because
+/// the stalled member delays the batch.
 #[test]
 fn reads_go_around_a_stalled_and_a_failing_member() {
     for_seeds(12, |seed| {

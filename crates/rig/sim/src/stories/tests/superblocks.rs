@@ -172,7 +172,7 @@ fn member_that_cannot_be_told_is_out_before_the_gate_opens() {
     }
 }
 
-/// The recovery of a spare of version 0.90 is complete. Power is cut while superblocks record that.
+/// A spare of version 0.90 is recovered completely. Power is cut while superblocks record that.
 pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     let (level, layout) = [(Level::Raid1, 0), (Level::Raid5, 2)][seed as usize % 2];
     let slots = if level == Level::Raid1 { 2 } else { 4 };
@@ -183,8 +183,8 @@ pub(in super::super) fn says_that_it_holds_all(seed: u64) {
     (scene.missing, scene.design.first_number) = (vec![lost], 0);
     let mut story = scene.open();
     story.request(JobRequest::Resume);
-    // Holds the superblock of one member, and so all that are written after it; or those of all
-    // members.
+    // Holds the superblock write of one member, and so all superblock writes after it; or those of
+    // all members.
     let waits = seed as usize / 8 % (usize::from(slots) + 1);
     story.hold(move |event| {
         let Event::Superblock { member, state, .. } = event else { return false };
@@ -249,7 +249,7 @@ fn an_array_survives_a_power_cut_after_a_recovery_that_ended_in_an_update() {
     for_seeds(40, says_later_that_it_holds_all);
 }
 
-/// Regression: all superblocks were written at the same time, and a power cut left no valid one.
+/// Regression: all superblocks were written at the same time, and a power cut left none valid.
 #[test]
 fn an_array_survives_a_power_cut_as_a_recovery_ends() {
     for_seeds(80, says_that_it_holds_all);

@@ -16,7 +16,7 @@ use crate::open;
 use crate::random::Random;
 use crate::schedule::Event;
 
-/// An array with an empty member on `disk`, and sectors of it that no other member can give.
+/// An array with an empty member on `disk`, and its sectors that no other member can give.
 struct Unfilled {
     story: Script,
     disk: usize,
@@ -181,7 +181,7 @@ fn cut_off(seed: u64) {
         let victims = world.engine.plan.victims.clone();
         world.unsure.extend(&victims);
         let all: Vec<usize> = (0..world.disks.len()).collect();
-        // The unreadable sectors are readable at this start, so all data must be.
+        // The unreadable sectors are readable at this start, so all data must be readable.
         let Ok(array) = world.open(&all, false) else { continue };
         // If parity is in doubt, it cannot give the content of a block that a log names.
         let is_named = array.slots.iter().flatten().any(|one| !one.bad_records.is_empty());
@@ -192,8 +192,8 @@ fn cut_off(seed: u64) {
     }
 }
 
-/// The member has no room for a bad-block log. The rebuild ends at the sector, and reports the
-/// cause.
+/// The member has no room for a bad-block log. The rebuild ends at the unreadable sector, and
+/// reports the cause.
 #[test]
 fn without_a_log_a_rebuild_ends_at_what_cannot_be_read() {
     for_seeds(4, without_a_log);
@@ -245,7 +245,7 @@ fn a_job_waits_for_the_log_that_names_what_it_gives_up() {
     for_seeds(8, waits_for_its_log);
 }
 
-/// The write of the log is held. Sectors that it names must not count as recovered before it ends.
+/// The write of the log is held. Until it ends, the log's sectors must not count as recovered.
 fn waits_for_its_log(seed: u64) {
     let designs = [design(Level::Raid1, 0, 8, 2, 9), design(Level::Raid5, 2, 8, 4, 9)];
     let design = designs[seed as usize % designs.len()];
@@ -357,7 +357,8 @@ fn what_can_be_copied_is_not_given_up_with_what_cannot() {
     });
 }
 
-/// The two copies of a block have different bad sectors, so that together they give all of it.
+/// The two copies of a block have different bad sectors, so that together they give all its
+/// sectors.
 #[test]
 fn sectors_of_a_block_are_made_from_whoever_holds_them() {
     for_seeds(8, |seed| {
@@ -404,7 +405,7 @@ fn what_is_written_while_it_is_named_is_not_named_again() {
 }
 
 /// Regression: in one row a log named a sector, and another sector was unreadable. A resync ended
-/// there every time, and nothing beyond became redundant.
+/// at that row every time, and nothing beyond it became redundant.
 #[test]
 fn a_resync_goes_on_beyond_what_cannot_be_read() {
     for_seeds(8, resync_goes_on);

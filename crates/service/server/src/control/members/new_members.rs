@@ -1,9 +1,10 @@
-//! Devices about to become members: opened, examined and judged; then saved, wiped and taken in.
+//! Devices that become members: each is opened, examined and judged; then its ends are saved, its
+//! old data is wiped, and the array adds it.
 //!
 //! As in `create`, recognised data is overwritten only if the operator named it, and the device's
 //! first and last bytes are saved before. One rule differs: a stale member of the same array holds
-//! nothing that the array lacks, and needs no name. The rule excludes devices that are newer, ran
-//! apart, or are clones of a member in use.
+//! nothing that the array lacks, and need not be named. This rule does not cover devices that are
+//! newer, ran apart, or are clones of a member in use.
 //!
 //! If the array's bitmap covers everything that a stale member missed, the member keeps the rest of
 //! its data; mdadm calls that a re-add. Its data area then belongs to the array, and is neither
@@ -50,7 +51,7 @@ struct Candidate {
     found: Option<Superblock>,
     /// Sectors that the device would keep as a member; 0 for a full recovery.
     kept_sectors: u64,
-    /// Index of the failed member that still has this device open.
+    /// Index of the failed member that is this device, if its descriptor is still open.
     out: Option<usize>,
 }
 
@@ -198,8 +199,8 @@ impl Candidate {
     }
 }
 
-/// Refuses devices that an array with one owner cannot have. A device that is opened for writing is
-/// claimed, which ends the owner of whatever array it belongs to.
+/// Refuses devices that an array with one owner cannot use. Opening a device for writing claims it,
+/// which ends the owner of the array that has the device.
 fn check_for_owner(context: &RequestContext<'_>, word: &str, path: &Path) -> Result<(), CliError> {
     owner::check_member(path).map_err(|error| error.about(word))?;
     let own = context.volume.look_at_members().into_iter().map(|look| look.superblock.array.uuid);
@@ -210,8 +211,8 @@ fn check_for_owner(context: &RequestContext<'_>, word: &str, path: &Path) -> Res
     }
 }
 
-/// Opens each device for examination before locking it. So a device that is named twice or is a
-/// member already gets that error and not "busy".
+/// Opens each device for examination before locking it. A device that is named twice or is a member
+/// already then gets that error, and not "busy".
 fn candidates(
     context: &RequestContext<'_>,
     devices: &[String],
@@ -235,7 +236,7 @@ fn candidates(
                 format!("realpath {}", shell_word(word)),
             ));
         }
-        // Refuse a current member by name, even if its device cannot be opened.
+        // Refuse a current member that is named by its path, even if its device cannot be opened.
         if let Some(key) = braid_member::key_at(&path) {
             check_no_member(context, word, (key, &Reach::of(&path)))?;
         }
@@ -281,8 +282,8 @@ fn candidates(
     Ok(candidates)
 }
 
-/// Whether the device is claimed only when it is taken in. The claim of a shared disk keeps all
-/// other hosts out, so one that is refused, or a dry run, must not make it.
+/// Whether the device is claimed only when the array adds it. The claim of a shared disk keeps all
+/// other hosts out, so a dry run or a refused request must not make one.
 fn is_claimed_late(context: &RequestContext<'_>, path: &Path) -> bool {
     context.volume.has_consenter() && !is_uri(path)
 }
@@ -317,8 +318,8 @@ fn check_not_named_twice(
     Err(error.remedy(Risk::Look, "Compare them", command))
 }
 
-/// Checks that the device is no current member. Returns the index of the failed member whose device
-/// it is, if any.
+/// Checks that the device is no current member. If the device is that of a failed member, returns
+/// the index of this member.
 fn check_no_member(
     context: &RequestContext<'_>,
     label: &str,
@@ -381,7 +382,7 @@ fn judge(context: &RequestContext<'_>, label: &str, existing: &Existing) -> Devi
     DeviceContent { things, old, found }
 }
 
-/// Why a former member of this array may hold data that the array lacks; `None` if it does not.
+/// Why a former member of this array may hold data that the array lacks; `None` if it has none.
 fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
     let newest = ours.iter().map(|one| one.look.superblock.state.events).max().unwrap_or(0);
     let clone = ours.iter().find(|one| {
@@ -394,7 +395,7 @@ fn claim_of(found: &Superblock, ours: &[&CurrentMember]) -> Option<String> {
     if found.state.events > newest {
         return Some("newer than the served array: it was used without these members".to_owned());
     }
-    // Compares numbers of other members only: another device may have this device's number by now.
+    // Compares numbers of other members only, since this device's number may be reused by now.
     let number = |one: &&CurrentMember| one.look.superblock.device.number;
     let others = || {
         let active = ours.iter().filter(|one| one.standing == Standing::Active);
@@ -420,7 +421,7 @@ fn check_names(
     for name in &wanted.destroy {
         let what = match keys_of(name, &things).len() {
             1 => continue,
-            // The user may name a stale copy, although nothing requires that.
+            // The operator may name a stale copy, although no rule requires the name.
             0 if is_welcome(name) => continue,
             0 => format!("there is no \"{name}\" on these devices to destroy"),
             _ => format!("\"{name}\" is the name of several different things on these devices"),
@@ -492,8 +493,8 @@ fn command_line(
     words.join(" ")
 }
 
-/// Saves the ends of the devices unless all are zero, and returns the file. It cannot undo the add:
-/// the array writes other places as well.
+/// Saves the first and last bytes of the devices unless all are zero, and returns the file. The
+/// file cannot undo the add: the array also writes elsewhere on the devices.
 fn saved(
     context: &RequestContext<'_>,
     wanted: &MembersWanted,
@@ -575,7 +576,8 @@ fn take_in(
             added.map_err(|error| not_added(context, (&label, size_bytes), &error))
         }
         NewRole::Journal => {
-            // A random sequence, so that old blocks on the device do not follow it.
+            // The journal starts at a random sequence number, so that no old block on the device
+            // can continue it.
             let (sequence, ..) = Uuid::new_v4().as_fields();
             let added = context.membership.add_journal(context.volume, device, (uuid, sequence));
             added.map_err(|error| refusals::not_journaled(context, (&label, size_bytes), &error))
@@ -619,7 +621,7 @@ fn wipe(existing: &Existing, kept: &Range<u64>, label: &str) -> Result<(), CliEr
     device.flush().map_err(|error| io_error(label, "wiping", &error))
 }
 
-/// Bypasses the page cache as for the members that the array was started with.
+/// Bypasses the page cache for a new device, as for the members with which the array started.
 fn past_the_page_cache(
     context: &RequestContext<'_>,
     existing: &Existing,

@@ -40,8 +40,8 @@ pub(super) fn no_redundancy(context: &RequestContext<'_>) -> CliError {
 
 /// Refuses write-mostly for a level without copies.
 pub(super) fn has_copies(context: &RequestContext<'_>) -> Result<(), CliError> {
-    // In metadata 0.90 the flag is in a table that all members hold: a power cut could tear all
-    // superblocks at once.
+    // In metadata 0.90 the write-mostly flag is in a table that all members hold: a power cut could
+    // tear all superblocks at once.
     if context.members.iter().any(|one| one.look.superblock.version == Version::V0_90) {
         let what =
             format!("write-mostly is not set with metadata 0.90, which {} has", context.facts.name);
@@ -71,8 +71,8 @@ pub(super) fn has_failed(context: &RequestContext<'_>) -> CliError {
     look(context, new(context, Code::ArrayFailed, what).because(why))
 }
 
-/// Error for a change that the array refuses although its check passed: its state changed in
-/// between.
+/// Error for a change that the array refuses although the check passed, because the array's state
+/// changed between check and change.
 pub(super) fn refused(context: &RequestContext<'_>, refusal: MemberRefusal) -> CliError {
     let what = format!("{} was not changed", context.facts.name);
     look(context, new(context, code_of(refusal), what).because(refusal.to_string()))

@@ -1,7 +1,7 @@
 //! Devices for a member request: passed open by the client, or opened here by path.
 //!
-//! A passed device stays open and locked until the request is answered: data put back after a
-//! refusal goes to the same device.
+//! A passed device stays open and locked until the request is answered: so if data is put back
+//! after a refusal, it goes to the same device.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ impl RequestDevices {
     /// The devices that came with a request.
     ///
     /// # Errors
-    /// Their number differs from the request's.
+    /// The number of passed devices differs from the number of devices in the request.
     pub(super) fn of(
         wanted: &MembersWanted,
         passed: &PassedDescriptors,
@@ -50,7 +50,7 @@ impl RequestDevices {
         Ok(Self { by_path, is_closed })
     }
 
-    /// Opens a device, to examine or to use it.
+    /// Opens a device, either to examine it or to use it as a member.
     pub(super) fn open(&self, path: &Path, access: Access) -> Result<Box<dyn Member>, CliError> {
         if let Some(descriptors) = self.by_path.get(path) {
             let again = descriptors.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();

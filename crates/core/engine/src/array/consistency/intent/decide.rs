@@ -25,7 +25,7 @@ pub(in super::super) enum Sweep {
     Rest,
     /// Shards are reporting their writes since the last sweep.
     Asking,
-    /// Shards have answered.
+    /// Shards have reported their writes to the sweep.
     Asked,
     /// Shards are finishing writes under bits that are being closed.
     Draining,
@@ -37,11 +37,11 @@ pub(in super::super) enum Sweep {
 pub(in super::super) struct Facts {
     /// The bitmap is in a file that is no longer written: superblocks must record that.
     pub(in super::super) is_leaving: bool,
-    /// Bits that shards wait for are durable. If members failed to write them, superblocks record
-    /// their loss durably.
+    /// Bits that shards wait for are durable. If members failed to write the bits, superblocks
+    /// record the loss of these members durably.
     pub(in super::super) is_granted: bool,
     pub(in super::super) is_out: bool,
-    /// Shards or superblocks wait for bits in members' bitmaps, or bits must be cleared there.
+    /// Shards or superblocks wait for bits in members' bitmaps, or bits there must be cleared.
     pub(in super::super) is_due: bool,
     pub(in super::super) sweep: Sweep,
     pub(in super::super) is_time: bool,
@@ -60,7 +60,7 @@ pub(in crate::array) enum Action {
     Write,
     /// Ask shards for the bits of their writes since the last sweep.
     Ask,
-    /// Close bits that no write needed.
+    /// Close bits that no write needed since the last sweep.
     Revoke,
     Flush,
     /// Forget the sweep: no bits can be cleared for now.

@@ -1,7 +1,7 @@
 //! A lockless bitmap's marks: where no client has written, and where redundancy must still agree.
 //!
-//! The bitmap's state ([`super::machine`]) owns it and decides when it changes; this file changes
-//! sets, and decides nothing. [`braid_ondisk::marks`] defines the states and their order
+//! The bitmap's state ([`super::machine`]) owns these marks and decides when they change; this file
+//! changes sets, and decides nothing. [`braid_ondisk::marks`] defines the states and their order
 //! [check: sets_follow_the_table_of_states].
 //!
 //! ```text
@@ -16,13 +16,13 @@
 //! *Unsynced* is durable before the first write to a run, as a bit is. From then on redundancy
 //! agrees wherever a client has written: parity is made of all columns, never by rmw. So the loss
 //! of a member loses no data. Elsewhere in the run redundancy means nothing until a resync has
-//! passed. Runs due for a sync are gathered until a sweep, so that a job finds several.
+//! passed the run. Runs due for a sync are gathered until a sweep, so that a job finds several.
 //!
 //! # Invariants
-//! - No run is both unwritten and unsynced, and an unsynced one keeps its bit
+//! - No run is both unwritten and unsynced, and an unsynced run keeps its bit
 //!   [check: sets_follow_the_table_of_states].
-//! - A run counts as synced only if it was unsynced when the job began that passed over it, and was
-//!   not trimmed since [check: what_is_trimmed_while_it_is_synced_is_not_synced].
+//! - A run counts as synced only if it was unsynced when the job over it began, and was not trimmed
+//!   since [check: what_is_trimmed_while_it_is_synced_is_not_synced].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) struct Lockless {
     stuck: Bits,
     /// Unsynced runs that the resync after a crash covers as well.
     opened: Bits,
-    /// Unwritten or unsynced runs, as shards know them.
+    /// Unwritten or unsynced runs, as shards see them.
     shown: Arc<Bits>,
     /// Runs that became unwritten since the bitmap write in flight began.
     recalled: Bits,
@@ -52,7 +52,7 @@ pub(super) struct Lockless {
 }
 
 impl Lockless {
-    /// `says` are the set bits; their runs are not unwritten. Runs of set bits beyond the resync
+    /// `says` are the set bits, whose runs are not unwritten. Runs of set bits beyond the resync
     /// offset are resynced.
     pub(super) fn new(marks: LocklessMarks, says: &Bits, resync_offset: u64) -> Self {
         let none = Bits::none(says.sectors(), says.sectors_each());
@@ -112,7 +112,7 @@ impl Lockless {
     }
 
     /// Notes that a resync has passed all sectors below `to`, except `failed`, and that members are
-    /// flushed. True if that synced any run.
+    /// flushed. True if any run is newly synced.
     pub(super) fn is_synced(&mut self, to: u64, failed: &[Range<u64>]) -> bool {
         for range in failed {
             for bit in self.due.of(range) {
@@ -133,8 +133,8 @@ impl Lockless {
         !passed.is_empty()
     }
 
-    /// Notes that the resync after a crash has ended, and that members were flushed. True if that
-    /// synced any run.
+    /// Notes that the resync after a crash has ended, and that members were flushed. True if any
+    /// run is newly synced.
     pub(super) fn is_resynced(&mut self) -> bool {
         let none = Bits::none(self.due.sectors(), self.due.sectors_each());
         let opened = std::mem::replace(&mut self.opened, none);
@@ -164,8 +164,8 @@ impl Lockless {
         self.trimmed_marks.marks()
     }
 
-    /// Called when bits are cleared, without writes in flight. Trimmed marks among them become
-    /// unwritten; returns these.
+    /// Called when bits are cleared, without writes in flight. Trimmed marks among the cleared bits
+    /// become unwritten; returns these marks.
     pub(super) fn become_unwritten(&mut self, cleared: &Bits) -> Bits {
         let mut marks = self.trimmed_marks.marks().clone();
         marks.intersect(cleared);

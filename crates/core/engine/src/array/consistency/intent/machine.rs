@@ -24,7 +24,7 @@ pub(in super::super) struct IntentContext {
     pub(in super::super) events: u64,
     /// Every member is up to date, and superblocks record every loss.
     pub(in super::super) may_clear: bool,
-    /// A member is out, and no superblock records that.
+    /// A member is out, and no superblock records the loss.
     pub(in super::super) has_unrecorded: bool,
     /// The bitmap's file is no longer written, and superblocks do not record that yet.
     pub(in super::super) is_leaving: bool,
@@ -66,7 +66,7 @@ pub(in super::super) struct Intent {
     head_written: BitmapSuperblock,
     area: AreaContent,
     says: Bits,
-    /// Bits that are set durably in every member's bitmap, and are not about to be cleared there.
+    /// Bits that are set durably in every member's bitmap, and are not about to be cleared.
     durable: Bits,
     /// Bits that shards wait for, and that are not durable yet. Mostly empty.
     wanted: Bits,
@@ -84,7 +84,7 @@ pub(in super::super) struct Intent {
     /// Members that have the whole bitmap.
     imaged: BTreeSet<MemberId>,
     sweep: Sweep,
-    /// Shards that have not answered yet.
+    /// Shards that have not answered the current step of the sweep yet.
     unanswered: BTreeSet<ShardIndex>,
     /// The bits of shards' writes since the last sweep.
     touched: Bits,
@@ -172,7 +172,7 @@ impl Intent {
     }
 
     /// For a lockless bitmap, two sets of bits. First the sectors that a job must make agree though
-    /// no write was interrupted there, second the sectors that no check compares.
+    /// no write to them was interrupted, second the sectors that no check compares.
     pub(in super::super) fn lazy(&self) -> Option<(&Bits, &Bits)> {
         let lockless = self.lockless.as_ref()?;
         Some((lockless.due(), lockless.shown()))
@@ -227,7 +227,7 @@ impl Intent {
             is_leaving: context.is_leaving,
             is_granted: self.granted.is_some() && is_recorded,
             is_out: self.out.is_some(),
-            // Until superblocks allow writes, requested bits go with the write that superblocks
+            // Until superblocks allow writes, requested bits are part of the write that superblocks
             // wait for.
             is_due: is_awaited || !self.wanted.is_empty() && context.takes_writes || self.is_stale,
             sweep: self.sweep,
@@ -335,8 +335,8 @@ impl Intent {
     ) -> Vec<(MemberId, Arc<BitmapRecord>)> {
         assert!(self.out.is_none(), "one write at a time");
         let mut head = self.head;
-        // The bitmap's count never steps back when superblocks' count does: a member may have the
-        // higher count.
+        // The bitmap's event count never steps back when the superblocks' count does: a member may
+        // have the higher count.
         head.events = self.head_written.events.max(context.events);
         let bits = Arc::new(self.says.clone());
         let mut changed = self.written.difference(&bits);
@@ -376,7 +376,7 @@ impl Intent {
         records
     }
 
-    /// Notes that a member's bitmap write has ended. After the last one, the bits count as durable.
+    /// Notes the end of a member's bitmap write. After the last member's write, bits are durable.
     pub(in super::super) fn is_written(&mut self, now: Instant, member: MemberId, is_well: bool) {
         let out = self.out.as_mut().expect("a bitmap that was being written");
         let was_missing = out.missing.remove(&member);
@@ -470,7 +470,7 @@ impl Intent {
         }
     }
 
-    /// Takes bits back from shards that no write needed. True if there were any.
+    /// Takes back from shards the bits that no write needed. True if there were any such bits.
     pub(in super::super) fn revoke(
         &mut self,
         now: Instant,
@@ -500,7 +500,7 @@ impl Intent {
         idle.subtract(&self.in_doubt(context));
         idle.subtract(self.granted.as_ref().unwrap_or(&self.wanted));
         if let Some(lockless) = &self.lockless {
-            // Trimmed runs need no sync first.
+            // Trimmed runs need no resync before their bits are cleared.
             let mut unsynced = lockless.unsynced().clone();
             unsynced.subtract(lockless.trimmed_marks());
             idle.subtract(&unsynced);
@@ -569,7 +569,7 @@ impl Intent {
         self.clear(&idle, context);
     }
 
-    /// Ends a sweep that cannot go on.
+    /// Ends a sweep that can clear no bits for now.
     pub(in super::super) fn forget(&mut self, now: Instant) {
         self.closing = self.empty();
         self.is_over(now);

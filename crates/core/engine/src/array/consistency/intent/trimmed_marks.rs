@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use braid_ondisk::Bits;
 
-/// The most ranges that are kept. Beyond them, the ranges that make no whole mark yet are
-/// forgotten.
+/// The most trimmed ranges that are kept. Beyond that number, the ranges that make no whole mark
+/// yet are forgotten.
 const RANGES_MAX: usize = 4096;
 
 #[derive(Debug)]

@@ -9,8 +9,8 @@
 //! |          |        |       |      | yes  | yes   | Flush  |                  |
 //! | any else |        |       |      |      |       | Wait   | (1)              |
 //!
-//! *Supers*: superblocks wait. *Asked*: a batch waits. *Room*: the journal has room for it. *Free*:
-//! records at the tail are over, and no room is being freed. (1): the journal, shards or
+//! *Supers*: superblocks wait. *Asked*: a batch waits. *Room*: the journal has room for the batch.
+//! *Free*: records at the tail are over, and no room is being freed. (1): the journal, shards or
 //! superblocks; or no batch waits. The first row that fits is taken. [check: the_table_is_total]
 
 use crate::array::consistency::parity_logs::LogAction;

@@ -43,7 +43,7 @@ impl Record {
 pub struct JournalLook {
     /// The journal's device.
     pub member: MemberId,
-    /// Sectors of the ring that are not free: with records that count, or not freed yet.
+    /// Sectors of the ring that are in use: records still need them, or they are not freed yet.
     pub used_sectors: u64,
     /// Sectors of the ring.
     pub ring_sectors: u64,
@@ -102,7 +102,7 @@ impl Journal {
         self.has_failed = true;
     }
 
-    /// Whether no write to the journal is in flight, and no record counts.
+    /// Whether no write to the journal is in flight, and no record has rows.
     pub(in super::super) fn is_at_rest(&self) -> bool {
         let is_empty = self.records.iter().all(|record| record.is_empty && record.is_durable);
         self.out.is_none() && self.flushing.is_none() && self.wanted.is_empty() && is_empty
@@ -116,7 +116,7 @@ impl Journal {
         self.next_tail
     }
 
-    /// Whether room becomes free with the next superblocks.
+    /// Whether the next superblocks free room in the journal.
     pub(in super::super) fn has_unsaid(&self) -> bool {
         self.tail != self.next_tail
     }
@@ -141,8 +141,8 @@ impl Journal {
         needed < self.area.ring_sectors
     }
 
-    /// The number of records at the tail that are over. The last durable record does not count, as
-    /// it stays.
+    /// The number of records at the tail that are over, without the last durable record, which
+    /// stays.
     fn over(&self) -> usize {
         let over = self.records.iter().take_while(|record| record.is_over()).count();
         let is_next_durable = self.records.get(over).is_some_and(|next| next.is_durable);
@@ -172,8 +172,8 @@ impl Journal {
         self.records.iter().any(|record| record.is_empty && !record.is_durable)
     }
 
-    /// Begins anew while no write can be in flight and members are flushed: the next superblocks
-    /// name an empty block as the tail, which must be written.
+    /// Begins the journal anew while no write can be in flight and members are flushed. The next
+    /// superblocks name an empty block as the tail, and the block must be written.
     pub(in super::super) fn begin_anew(&mut self) {
         assert!(self.stage == Stage::Rest && self.wanted.is_empty(), "no write is under way");
         assert!(self.records.iter().all(|one| one.live.is_empty()), "nor any that is logged");
@@ -223,7 +223,7 @@ impl Journal {
         self.wanted.push_back((ticket, rows));
     }
 
-    /// Notes that a batch is on the members, or cannot get there any more.
+    /// Notes that a batch is on the members, or cannot reach them any more.
     pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|(other, _)| *other != ticket);
         self.records.iter_mut().for_each(|record| {
@@ -296,7 +296,7 @@ impl Journal {
     /// Notes that members have flushed the records that were over. True if the next superblocks
     /// move the tail.
     pub(in super::super) fn is_flushed(&mut self) -> bool {
-        // No flush counts if the array turned clean meanwhile, and the journal began anew.
+        // The flush has no effect if the array turned clean meanwhile, and the journal began anew.
         let Some(over) = self.flushing.take() else { return false };
         self.records.drain(..over);
         let first = self.records.front().expect("the last record stays");

@@ -17,23 +17,24 @@
 //!
 //! A record is *over* when shards have written all of it to the members. Records that are over at
 //! the tail free their room in three steps: members are flushed; the next superblocks record the
-//! new tail; they are durable. That begins when half of the ring is in use, or a batch waits for
-//! room. The tail always is a meta block, as md wants it: so the last durable record is never
-//! freed.
+//! new tail; these superblocks are durable. The steps begin when half of the ring is in use, or a
+//! batch waits for room. The tail always is a meta block, as md requires: so the last durable
+//! record is never freed.
 //!
 //! *Beginning anew*: superblocks may be written while no write is in flight and the journal is not
 //! empty. Then an empty block is first written after all records, and those superblocks record it
-//! as the tail. That happens as the array turns clean, so that it leaves an empty journal, and as
-//! it turns active for the first time. Then the sequence skips a gap, because blocks that another
+//! as the tail. The journal begins anew as the array turns clean, to leave an empty journal, and as
+//! it first turns active. That first time the sequence skips a gap, because blocks that another
 //! server left there may be valid. A member that is missing then, without the replayed data, is out
-//! by the same superblocks; so the journal's own comes last, when all others are durable.
+//! by the same superblocks. So the journal's own superblock comes last, when the others are
+//! durable.
 //!
 //! The journal does not hold jobs' writes, nor does md's: jobs never change a block that a record
 //! covers to other content than the record's.
 //!
 //! # Invariants
-//! - No band is written before its blocks are durable, nor once the journal's device has failed
-//!   [check: the_table_is_total].
+//! - No band is written before its blocks are durable in the journal, nor once the journal's device
+//!   has failed [check: the_table_is_total].
 //! - No write covers a record that counts, or that superblocks may still call the tail
 //!   [check: no_record_is_written_over].
 //! - The tail moves when members have flushed the records before it

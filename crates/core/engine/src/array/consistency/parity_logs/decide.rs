@@ -38,7 +38,7 @@ pub(in super::super) struct Facts {
     pub(super) has_room: bool,
     /// Superblocks wait for the empty log of a new member, and no empty log is being written.
     pub(super) lacks_blank: bool,
-    /// A member is out, and no superblock records that.
+    /// A member is out, and no superblock records the loss.
     pub(super) has_unrecorded: bool,
 }
 

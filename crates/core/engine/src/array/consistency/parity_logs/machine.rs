@@ -26,7 +26,7 @@ type Ticket = (ShardIndex, LogTicket);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogContent {
     Unknown,
-    /// No record that a server would believe.
+    /// The area has no record that a server would believe.
     Nothing,
     /// Records of this array, and no other bytes that look like a record.
     Records,
@@ -60,10 +60,10 @@ impl Log {
         Self { place, generation, next_sector, holds, since: 0, taken: 0 }
     }
 
-    /// Sectors that records may take from one flush to the next, if several may count: half of the
-    /// ring. So the ring holds the records of one lap and of the lap before; the older ones count
-    /// until the first of the next lap is durable. `largest` is one band's record, which must fit
-    /// after any other record at the start of a lap.
+    /// Sectors that records may take from one flush to the next, if several records may count: half
+    /// of the ring. So the ring holds the records of one lap and of the lap before; the older
+    /// records count until the first of the next lap is durable. `largest` is one band's record,
+    /// which must fit after any other record at the start of a lap.
     fn lap_sectors(&self, largest: u64) -> Option<u64> {
         let half = self.place.used_sectors() / 2;
         (self.place.is_many() && half >= 2 * largest).then_some(half)
@@ -143,7 +143,7 @@ pub(in crate::array) enum News {
         /// Parity agrees with the data everywhere.
         in_sync: bool,
     },
-    /// Writes go on during the update.
+    /// Writes continue during the update.
     Other,
 }
 
@@ -155,7 +155,7 @@ pub(in super::super) struct ParityLogs {
     logs: BTreeMap<MemberId, Log>,
     /// Shards log every write.
     is_on: bool,
-    /// Superblocks say that braid's own log counts: the log names all sectors that may be in doubt.
+    /// Superblocks mark braid's own log as valid: it names all sectors that may be in doubt.
     counts: bool,
     stage: Stage,
     /// Waiting requests, in order of arrival.
@@ -201,8 +201,8 @@ impl ParityLogs {
         }
     }
 
-    /// The place of braid's own log on members. It has the smallest size of all members' places, as
-    /// a record goes to several members.
+    /// The place of braid's own log on members. The place has the smallest size of all members'
+    /// places, as a record goes to several members.
     pub(in super::super) fn own_place(&self) -> Option<OwnLogPlace> {
         let own = self.logs.values().filter_map(|log| match log.place {
             LogPlace::Own(place) => Some(place),
@@ -229,7 +229,7 @@ impl ParityLogs {
         self.with_head(members).next().is_none()
     }
 
-    /// The records that wipe out the heads of these members.
+    /// The records that wipe out the heads of these members' logs.
     pub(in super::super) fn wipe_out(
         &mut self,
         members: impl Iterator<Item = MemberId>,
@@ -295,8 +295,8 @@ impl ParityLogs {
     fn wanted_by(&self, news: News) -> Option<LogContent> {
         match news {
             News::Drained { in_sync: true } => Some(LogContent::Records),
-            // A partly emptied log ends with an older record. So superblocks first say that the log
-            // does not count.
+            // A partly emptied log ends with an older record. So superblocks first stop marking the
+            // log as valid.
             News::Drained { in_sync: false } if self.counts => None,
             News::Drained { in_sync: false } => Some(LogContent::Nothing),
             News::Other => self.is_on.then_some(LogContent::Records),
@@ -313,7 +313,7 @@ impl ParityLogs {
         members.any(|member| self.logs.get(&member).is_none_or(|log| log.holds != wanted))
     }
 
-    /// Whether an update of superblocks stamps braid's own log as counting, unless the update says
+    /// Whether an update of superblocks stamps braid's own log as valid, unless the update says
     /// clean.
     pub(in super::super) fn will_count(&self, news: News) -> bool {
         let is_own = self.own_place().is_some();
@@ -324,8 +324,8 @@ impl ParityLogs {
         is_own && counts
     }
 
-    /// Notes that an update of superblocks is durable. Before it, logs got the content that the
-    /// update needed.
+    /// Notes that an update of superblocks is durable. Before the update, logs got the content that
+    /// it needed.
     pub(in super::super) fn is_said(&mut self, news: News) {
         if let News::Drained { in_sync } = news {
             assert!(in_sync || !self.is_on, "I7: what was in sync stays so");
@@ -356,7 +356,7 @@ impl ParityLogs {
         self.wanted.push(LogRequest { ticket, rows, of_members });
     }
 
-    /// Notes that a batch is on the members, or cannot get there any more.
+    /// Notes that a batch is on the members, or cannot reach them any more.
     pub(in super::super) fn is_over(&mut self, ticket: Ticket) {
         self.wanted.retain(|wanted| wanted.ticket != ticket);
         self.round.remove(&ticket);
@@ -410,7 +410,7 @@ impl ParityLogs {
         let mut full = BTreeSet::new();
         let mut later = Vec::new();
         for LogRequest { ticket, rows, mut of_members } in std::mem::take(&mut self.wanted) {
-            // Shards do not write yet to a member that is just coming.
+            // Shards do not write yet to a member that is just joining the array.
             let is_ready =
                 |one: &MemberId| is_in(*one) && self.logs[one].holds == LogContent::Records;
             of_members.retain(|member, _| is_ready(member));

@@ -2,9 +2,10 @@
 //!
 //! A crash in the middle of a write can leave parity that does not fit its data. A missing member
 //! cannot be computed from such parity: the write hole. So before a band is written, the member
-//! with its parity gets a record: the new data's place, and the sum of the other columns, the
-//! partial parity; [`crate::replay`] has the algebra. On RAID-6 the members with P and with Q get
-//! one each. Both logs use md's format (`braid_ondisk::ppl_log`, `braid_ondisk::own_log`).
+//! with the band's parity gets a record. It has the new data's place, and the partial parity, the
+//! sum of the other columns; [`crate::replay`] has the algebra. On RAID-6 the members with P and Q
+//! get one record each. Both logs use md's format (`braid_ondisk::ppl_log`,
+//! `braid_ondisk::own_log`).
 //!
 //! In braid's own log, all records since members were last flushed count, so one flush serves many
 //! records. A flush is due when a log has no room for one more record, which is after half a ring.
@@ -30,8 +31,8 @@
 //! logs name. So while any part of the array needs a resync, logs hold no record at all, and shards
 //! log nothing. Logs are made when the array turns active or clean and agrees everywhere: then no
 //! unlogged write is in flight. From then on, until they say clean, superblocks stamp our own log
-//! as counting (`ParityLogs::will_count` decides that). If a replay could not read all that it
-//! needed, superblocks take the stamp back before a log is emptied.
+//! as valid (`ParityLogs::will_count` decides that). If a replay could not read all that it needed,
+//! superblocks take the stamp back before a log is emptied.
 //!
 //! # Invariants
 //! - I3: no band is written before its entries are durable, and the loss of a member that failed to
@@ -43,9 +44,9 @@
 //!   [check: the_table_is_total].
 //! - The data that partial parity stands for is flushed
 //!   [check: rows_are_logged_with_other_columns_after_a_flush].
-//! - A new member has an empty log before any superblock says that it is in, unless that superblock
-//!   says that no log counts [check: a_member_that_comes_has_an_empty_log].
-//! - A log is emptied only when no superblock says that it counts
+//! - A new member has an empty log before any superblock says that the member is in, unless that
+//!   superblock says that no log counts [check: a_member_that_comes_has_an_empty_log].
+//! - A log is emptied only when no superblock marks it as valid
 //!   [check: a_log_that_counts_is_not_emptied].
 
 mod decide;

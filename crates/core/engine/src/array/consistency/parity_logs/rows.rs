@@ -1,10 +1,10 @@
 //! The columns of each row that were logged since members were last flushed.
 //!
 //! A record's partial parity is computed from the columns that the record does not name, so these
-//! must be durable. With a flush between two records about the same rows, the newer record is
-//! complete. Without a flush it is complete only if both records name the same columns, since the
-//! other columns have not changed. Any other record would rely on data that a power cut may still
-//! take back.
+//! columns must be durable. With a flush between two records about the same rows, the newer record
+//! is complete. Without a flush the newer one is complete only if both records name the same
+//! columns, since the other columns have not changed. Any other record would rely on data that a
+//! power cut may still take back.
 //!
 //! ```text
 //!   since the flush   column 0 of rows 0..8      a record of column 0 of rows 4..8: may follow

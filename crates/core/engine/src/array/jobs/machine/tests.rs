@@ -69,7 +69,7 @@ fn an_offset_counts_when_it_was_flushed() {
     jobs.save();
     assert!(jobs.wants_flush());
     assert_eq!(jobs.flush_begins(), None, "parity lies on every member");
-    // This work ends after the flush began, so it may not be durable.
+    // This work ends after the flush began, so its data may not be durable.
     jobs.work_done(NOW, works[1].id, done);
     assert_eq!(jobs.flush_ended(NOW), Some(SavedProgress::Resync(256)));
     for work in &works[3..] {
@@ -205,7 +205,7 @@ fn what_sits_out_is_not_asked_for_again_at_once_where_more_waits() {
 
 /// A member with a replacement fails, and the replacement gets its slot. Shards see the member
 /// until superblocks record the loss. Guards against an old bug: a recovery that began before that
-/// asked shards to fill another member as well. Then shards believed unfilled sectors of the
+/// record asked shards to fill another member as well. Then shards believed unfilled sectors of the
 /// replacement.
 #[test]
 fn no_job_begins_before_superblocks_tell_of_every_loss() {
