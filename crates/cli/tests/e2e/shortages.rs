@@ -1,6 +1,9 @@
 //! Refusals of the operating system are reported as such, and never as a fault of a member.
 
-use crate::kit::{Array, FLOCK, RAID_5, Ran};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::kit::{Array, FLOCK, Mount, Need, RAID_5, Ran, skip, wait_until};
 
 fn error(ran: &Ran) -> (serde_json::Value, Option<i32>) {
     let last = ran.stdout.lines().last().unwrap_or_default();
@@ -66,4 +69,53 @@ fn out_of_memory_at_start_is_not_members_lost() {
         assert_eq!((error["code"].as_str(), status), (Some("B076"), Some(1)), "{ran:?}");
         assert!(error.to_string().contains("allocate memory"), "{error}");
     }
+}
+
+/// The kernel's flags of a task (proc_pid_stat(5)), from the task's `stat`.
+fn task_flags(stat: &str) -> u64 {
+    let fields = stat.rsplit_once(')').expect("a name").1;
+    fields.split_whitespace().nth(9 - 3).expect("flags").parse().expect("a number")
+}
+
+/// Regression: a worker's allocation waited for a page of the file system on the array's own loop
+/// device, so the worker never wrote that page.
+#[test]
+fn workers_never_wait_for_pages_of_their_own_clients() {
+    /// `PF_MEMALLOC_NOIO` of Linux.
+    const NO_IO: u64 = 0x0008_0000;
+    /// `CAP_SYS_RESOURCE`.
+    const RESOURCE: u64 = 1 << 24;
+    if !Mount::is_possible() || !rustix::process::geteuid().is_root() {
+        return skip(Need::Fuse, "no /dev/fuse for us");
+    }
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let own = read(Path::new("/proc/self/status"));
+    let own = own.lines().find_map(|line| line.strip_prefix("CapEff:\t")).expect("a line");
+    let is_allowed = u64::from_str_radix(own, 16).expect("a number") & RESOURCE != 0;
+    let array = Array::create(RAID_5);
+    let (flags, go) = (array.path("flags"), array.path("go"));
+    let command = format!(
+        "cat /proc/$$/stat > '{}'; while ! [ -e '{}' ]; do sleep 0.05; done",
+        flags.display(),
+        go.display()
+    );
+    let disk = array.path("disk").display().to_string();
+    let mut served = array.serve_with(&["--fuse", &disk, "--run", &command], &array.members);
+    let limit = Duration::from_secs(60);
+    wait_until("the command", limit, || read(&flags).ends_with('\n'));
+    assert_eq!(task_flags(&read(&flags)) & NO_IO, 0, "a program of its own");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", served.process_id())).expect("it runs");
+    let mut workers = 0;
+    for task in tasks {
+        let folder = task.expect("a task").path();
+        if read(&folder.join("comm")).starts_with("braid-worker") {
+            workers += 1;
+            let has_flag = task_flags(&read(&folder.join("stat"))) & NO_IO != 0;
+            let has_huge = !read(&folder.join("status")).contains("THP_enabled:\t0");
+            assert_eq!((has_flag, has_huge), (is_allowed, is_allowed), "{folder:?}");
+        }
+    }
+    assert!(workers > 0, "no worker runs");
+    std::fs::write(&go, "").expect("a file");
+    assert_eq!(served.wait().code(), Some(0));
 }

@@ -94,12 +94,6 @@ impl DeviceClaim {
             }
             Err(_) => return Err(ClaimError::TooOld),
         };
-        // Allocations of the array's threads must not wait for write-back to this device. Without
-        // the right to set this flag, such a wait is a little more likely. Threads started later
-        // inherit the flag.
-        if let Err(errno) = rustix::process::configure_io_flusher_behavior(true) {
-            tracing::debug!(target: "braid_frontend_ublk", %errno, "not known as one that writes for others");
-        }
         let found = match id {
             Some(id) => look(&mut control, id, array)?,
             None => left(&mut control, array)?

@@ -41,6 +41,7 @@ mod fuse;
 mod health;
 mod hook_process;
 mod io;
+mod io_flusher;
 mod job_pace;
 mod jobs;
 mod links;
@@ -121,6 +122,8 @@ pub fn prepare<'a>(
         Confine::Off => config.events.hooks(globals)?,
         Confine::Auto | Confine::Full => config.events.hook_processes(globals)?,
     };
+    // Hooks run as programs of their own: they come before, and the right is dropped afterwards.
+    io_flusher::declare(config.file.is_some());
     let confinement = confine::begin(config, globals)?;
     Ok(PreparedServer { config, globals, hooks, confinement })
 }
@@ -160,6 +163,7 @@ pub fn serve_rescued(
     globals: &Globals,
 ) -> Result<Exit, CliError> {
     let hooks = config.events.hooks(globals)?;
+    io_flusher::declare(config.file.is_some());
     let confinement = confine::begin(config, globals)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let context = Context { config, globals, confinement: &confinement };

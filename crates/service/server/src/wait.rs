@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::iterator::Signals;
 
 use super::client_addresses::ClientAddresses;
+use super::io_flusher::undeclared;
 use braid_console::error::Exit;
 use braid_console::signals::{ENDING, ignored, is_ending};
 
@@ -109,13 +110,14 @@ impl Watch {
     ) -> std::io::Result<RunningCommand> {
         let word = |place: Option<&String>| place.map_or("", String::as_str).to_owned();
         let script = format!("umask {:04o}; {command}", umask.bits());
-        let mut child: Child = Command::new("/bin/sh")
+        let mut shell = Command::new("/bin/sh");
+        shell
             .args(["-c", &script])
             .env("uri", word(addresses.uris.first()))
             .env("file", word(addresses.file.as_ref()))
             .env("device", word(addresses.device.as_ref()))
-            .env("vhost_user", word(addresses.vhost_user.as_ref()))
-            .spawn()?;
+            .env("vhost_user", word(addresses.vhost_user.as_ref()));
+        let mut child: Child = undeclared(|| shell.spawn())?;
         // Takes the handle before the wait: afterwards another process may have the ID.
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let handle = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());

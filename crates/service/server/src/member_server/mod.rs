@@ -35,7 +35,7 @@ use super::address::bind_error;
 use super::array::STOP_DEADLINE;
 use super::config::{ServerConfig, Tuning};
 use super::wait::Watch;
-use super::{confine, descriptors, endpoints};
+use super::{confine, descriptors, endpoints, io_flusher};
 use export::MemberExport;
 use mark_file::MarkFile;
 
@@ -47,6 +47,7 @@ const DESCRIPTORS_PER_MEMBER: usize = 4;
 /// # Errors
 /// A file cannot be opened, its epoch cannot be read, or an address cannot be used.
 pub fn serve_members(config: &ServerConfig, globals: &Globals) -> Result<Exit, CliError> {
+    io_flusher::declare(false);
     let confinement = confine::begin(config, globals)?;
     let watch = Watch::new().map_err(|error| system("signals cannot be watched", &error))?;
     let tls = config.tls.load(&config.nbd)?;
