@@ -797,9 +797,9 @@ fn rows_are_logged_with_other_columns_after_a_flush() {
     assert_eq!(logged(&mut array, 3, 0), ["log"], "another row");
 }
 
-/// A member that was unreadable in the replay leaves the array to be resynced. A log that is
-/// emptied in part ends with an older record. Guards against an old bug: the next start replayed
-/// that record, and believed that parity agrees everywhere.
+/// Regression: if a replay cannot read a member, the array needs a resync. The logs were emptied in
+/// part, so the newest record was gone. The next start replayed an older record, and skipped the
+/// resync.
 #[test]
 fn a_log_that_counts_is_not_emptied() {
     let place = LogPlace::Own(OwnLogPlace::of(512));

@@ -88,7 +88,8 @@ pub struct Fence {
     holder: Option<Claim>,
     /// The number of the holder's requests that the device has.
     requests: u64,
-    /// The number of other senders' requests that the device has. A claim waits for their end.
+    /// The number of requests in the device from former holders and from clients without a claim.
+    /// An owner's claim waits for their end.
     older_requests: u64,
 }
 

@@ -26,7 +26,7 @@ pub struct Part {
     pub device: Option<usize>,
     /// The first byte of the part's extents on its device.
     pub start_bytes: u64,
-    /// The number of the part's extents.
+    /// The number of extents on the physical volume.
     pub extents: u64,
     /// Whether the device ends before the part's extents do.
     pub is_cut: bool,

@@ -423,8 +423,8 @@ mod tests {
     fn a_worker_is_woken_once_for_each_moment() {
         let alarm = Alarm::new(1);
         let mut worker = Worker { alarm: &alarm, armed: Vec::new(), wakes: 0 };
-        // A moment that is put off repeatedly, as by writes, is armed once, and again when the
-        // first armed one has come.
+        // Each write puts the due time off. Only the first due time is armed; when that time comes,
+        // the newest one is armed.
         (100..200).for_each(|due| worker.set(due));
         assert_eq!((worker.armed.len(), worker.pass(150)), (1, 0));
         assert_eq!((worker.pass(198), worker.pass(199), worker.wakes), (0, 1, 2));

@@ -89,7 +89,7 @@ pub(crate) struct Core {
     pub(crate) updates: Updates,
     /// Keeps copies of acknowledged writes beyond the process.
     pub(crate) cache_file: Option<Arc<CacheFile>>,
-    /// The file for copies of a reshape's windows, and the window whose copy counts now.
+    /// The file for the copy of the part that a reshape moves next.
     pub(crate) window_copy: Option<Arc<WindowCopy>>,
     pub(crate) copied_window: Mutex<Option<CopiedWindow>>,
     /// The reshape under way, as it was when the array was opened.

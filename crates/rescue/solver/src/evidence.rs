@@ -144,9 +144,9 @@ pub(crate) fn walk(
         .walk(|byte, length, _| read_bytes(guess, geometry, members, start, byte, length))
 }
 
-/// Walks a volume's structures, and fills empty slots. If exactly one member without a slot has the
-/// predicted structure at its place, that member gets the slot. Returns the guess with the filled
-/// slots.
+/// Fills the empty slots of a guess. The metadata of a volume predicts its next structure, and the
+/// guess says where in an empty slot that structure would be. A member without a slot gets the slot
+/// if no other such member has the structure there.
 pub(crate) fn assign_by_walk(
     guess: &Guess,
     geometry: &Geometry,

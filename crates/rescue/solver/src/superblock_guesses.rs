@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(levels(alike, Vec::new()), [Level::Raid1]);
         let others = vec![guess(Level::Raid0, other)];
         assert_eq!(levels(alike, others.clone()), [Level::Raid1, Level::Raid0]);
-        // If two copies differ, the array is no mirror.
+        // If two copies differ, a mirror is the last guess.
         assert_eq!(levels(differ, others), [Level::Raid0, Level::Raid1]);
     }
 }

@@ -195,8 +195,8 @@ impl Pieces {
         self.kept_sectors + more
     }
 
-    /// Sectors of pieces whose payload is needed beyond their answer. A piece counts whole until
-    /// all its payload is released.
+    /// Sectors of client requests, in pieces by shard, that are answered while a member still needs
+    /// their payload. A piece counts whole until all its payload is released.
     pub(crate) fn kept_sectors(&self) -> u64 {
         self.kept_sectors
     }

@@ -5,9 +5,9 @@
 //! sectors are written back.
 //!
 //! This file stands between a front end, which counts in bytes, and [`super::Request`]. A driver
-//! calls [`check`], makes a [`RequestPlan`], and passes the [`super::WriteAdmission`] if the plan
-//! has a [`RequestPlan::mode`]. Then it carries out one [`Step`] after another until the plan
-//! answers. No step touches memory here: [`Patch`] says where bytes go, the driver moves them.
+//! calls [`check`] and makes a [`RequestPlan`]. A request that changes bytes has a plan with a
+//! [`RequestPlan::mode`], and waits for its [`super::WriteAdmission`]. Then the driver carries out
+//! one [`Step`] after another, and answers the client. [`Patch`] says where bytes go.
 //!
 //! ```text
 //!                 ┌──────── around: whole sectors ────────┐

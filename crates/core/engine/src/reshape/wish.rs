@@ -97,7 +97,7 @@ pub struct ShapeProposal {
     pub change: ShapeChange,
     /// The data that moves; `None` for a change of superblocks only.
     pub plan: Option<ReshapePlan>,
-    /// Spares that get slots, now or by a recovery.
+    /// Number of spares that get slots: when the change begins, or later by a recovery.
     pub spares_used: usize,
 }
 

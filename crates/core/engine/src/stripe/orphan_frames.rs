@@ -1,4 +1,4 @@
-//! Frames that former members still access.
+//! Frames (the memory of one stripe in the cache) that former members still access.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ impl OrphanFrames {
         held.or_insert_with(|| OrphanFrame { out: 0, payloads: payloads() }).out += 1;
     }
 
-    /// Called when a request at a former member has ended. If it was the frame's last such request,
-    /// returns the payloads of the frame's batch.
+    /// Notes that a former member's request on this stripe's frame has ended. After the last such
+    /// request, returns the payloads that the frame's batch of writes kept.
     pub(super) fn let_go(&mut self, frame: u32) -> Option<Vec<PieceKey>> {
         let held = self.0.get_mut(&frame).expect("it is held");
         held.out -= 1;

@@ -94,7 +94,8 @@ pub struct ExplorationCounts {
     /// Distinct crash points, counted for each loss of members, with too many writes to try all
     /// subsets.
     pub cut_down: u64,
-    /// States: a crash point, a loss of members, and a subset of the writes in doubt.
+    /// States. Each is one crash point with one set of lost members, and with one choice of the
+    /// writes that the power cut kept.
     pub states: u64,
     /// States that differ from all other states of the same array. Each was assembled and checked.
     pub states_distinct: u64,
