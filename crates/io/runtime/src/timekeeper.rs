@@ -114,8 +114,8 @@ impl Core {
         let (core, hearing) = (Arc::clone(self), Arc::clone(&sentinel));
         let hear = move || {
             while hearing.wait().is_ok_and(|event| event == SentinelEvent::Look) {
-                // A member's file may have gone: ask for a check of all files. A check under way may
-                // have passed that file already, so another check follows.
+                // A member's file may have gone: ask for a check of all files. A check under way
+                // may have passed that file already, so another check follows.
                 core.note_asked();
             }
         };

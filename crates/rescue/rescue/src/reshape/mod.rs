@@ -332,7 +332,7 @@ impl UnfinishedReshape {
         if twin.as_ref() != Some(&backup.metadata) {
             return Err("it was cut short during its write".to_owned());
         }
-        let mut last = [0; SECTOR_BYTES as usize];
+        let mut last = vec![0; usize::try_from(SECTOR_BYTES).expect("small")];
         let mut ends =
             backup.metadata.parts.iter().map(|part| part.at_sectors + part.length_sectors);
         let is_there = |end: u64| backup.place.read_at(&mut last, (end - 1) * SECTOR_BYTES).is_ok();

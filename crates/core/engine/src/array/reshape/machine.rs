@@ -32,8 +32,8 @@ const PARTS: u64 = 5;
 /// The state of the array that decides whether a reshape continues.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::array) struct ReshapeContext {
-    /// Whether a reshape may go on: the array accepts writes, is not being stopped, and jobs are not
-    /// paused; superblocks record every lost member.
+    /// Whether a reshape may go on: the array accepts writes, is not being stopped, and its jobs
+    /// are not paused; superblocks record every lost member.
     pub(in crate::array) goes_on: bool,
     /// Whether superblocks record every change.
     pub(in crate::array) is_recorded: bool,
