@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::control::status;
 use crate::jobs::{done, refused};
 use crate::kit::{
-    Array, Background, Client, Need, RAID_5, ServerProcess, assert_same, needs, random_bytes, skip,
-    wait_until,
+    Array, Background, Client, Need, RAID_5, ServerProcess, assert_same, is_heard, needs,
+    random_bytes, skip, wait_until,
 };
 use crate::members::{MEMBER_BYTES, text, wait_for_rebuild};
 
@@ -483,7 +483,7 @@ fn a_member_server_names_what_it_cannot_serve() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_braid"));
     command.args(array.command_line(&words, &array.members));
     let served = Background::spawn_command(command, "");
-    wait_until("the member to be served", PATIENCE, || array.path("s").exists());
+    wait_until("the member to be served", PATIENCE, || is_heard(&array.path("s")));
     served.terminate();
     let folder = array.path("state").join("members");
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::control::status;
 use crate::jobs::done;
 use crate::kit::{
-    Array, Background, Client, ServerProcess, assert_same, needs, random_bytes, wait_until,
+    Array, Background, Client, ServerProcess, assert_same, is_heard, needs, random_bytes,
+    wait_until,
 };
 use crate::members::{MEMBER_BYTES, assert_whole, filled, text, wait_for_rebuild};
 use crate::remedies::refusal;
@@ -70,7 +71,7 @@ impl Kits {
         let file = text(&self.array.members[file]).to_owned();
         let words = [&["-f", "-U", text(&socket)], before, &["file", &file], after].concat();
         self.servers[at] = Some(Background::spawn("nbdkit", words));
-        wait_until("nbdkit to listen", PATIENCE, || socket.exists());
+        wait_until("nbdkit to listen", PATIENCE, || is_heard(&socket));
     }
 
     /// Kills the nbdkit server `at`.
@@ -293,7 +294,7 @@ fn a_member_is_reached_by_tls_with_certificates_both_ways() {
         text(&kits.array.members[0]).to_owned(),
     ];
     let _server = Background::spawn("nbdkit", &words);
-    wait_until("nbdkit to listen", PATIENCE, || socket.exists());
+    wait_until("nbdkit to listen", PATIENCE, || is_heard(&socket));
     let by = |folder: &Path| -> PathBuf {
         format!("nbds+unix:///?socket={}&tls-certificates={}", socket.display(), folder.display())
             .into()

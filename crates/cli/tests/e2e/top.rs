@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::control::{check, json, said};
-use crate::kit::{Array, Background, Client, RAID_1, RAID_5, needs, wait_until};
+use crate::kit::{Array, Background, Client, RAID_1, RAID_5, is_heard, needs, wait_until};
 use crate::members::MEMBER_BYTES;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -189,7 +189,7 @@ fn a_member_on_another_host_has_its_latency_and_its_losses() {
         let _gone = std::fs::remove_file(&socket);
         let words = ["-f", "-U", &socket.display().to_string(), "file", &file];
         let server = Background::spawn("nbdkit", words);
-        wait_until("nbdkit to listen", LIMIT, || socket.exists());
+        wait_until("nbdkit to listen", LIMIT, || is_heard(&socket));
         server
     };
     let server = start();

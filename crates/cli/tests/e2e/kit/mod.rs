@@ -21,7 +21,7 @@ pub(crate) use bytes::{assert_same, random_bytes};
 pub(crate) use client::Client;
 pub(crate) use fault_fs::{Fail, FaultFs, FileOp, Hang};
 pub(crate) use mount::Mount;
-pub(crate) use process::{Background, Ran, ok, run, say, shell, wait_until};
+pub(crate) use process::{Background, Ran, is_heard, ok, run, say, shell, wait_until};
 pub(crate) use raw_client::RawClient;
 pub(crate) use remedies::{note, offered};
 pub(crate) use server_process::ServerProcess;

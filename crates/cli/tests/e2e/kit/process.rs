@@ -38,6 +38,11 @@ pub(crate) fn shell(line: &str) -> Command {
     shell
 }
 
+/// Whether a server listens on this Unix socket. The socket's file exists a moment before.
+pub(crate) fn is_heard(socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}
+
 /// Waits until `ready` returns true; panics with `what` after `limit`.
 pub(crate) fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
